@@ -1,0 +1,29 @@
+"""Large values, in a table of the same file."""
+
+from __future__ import annotations
+
+from stepwell.adapters.local.database import Database
+from stepwell.engine.ports import BlobMissing
+
+
+class SqliteBlobs:
+    """Implements the `Blobs` port. What stands under a hash is never replaced."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def put(self, sha256: str, data: bytes) -> None:
+        """Store bytes under the hash of the value they carry."""
+        self._database.change(
+            "INSERT INTO blobs (sha256, data) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING",
+            sha256,
+            data,
+        )
+
+    async def get(self, sha256: str) -> bytes:
+        """The bytes. Raises `BlobMissing` if they are not there."""
+        rows = self._database.query("SELECT data FROM blobs WHERE sha256 = ?", sha256)
+        if not rows:
+            raise BlobMissing(sha256)
+        data: bytes = rows[0][0]
+        return data

@@ -1,0 +1,226 @@
+"""The run queue as an SQS FIFO queue behaves, in a table of the same file.
+
+A group is a run. Only the oldest message of a group can be received, and while it is in flight or
+held back, nothing of its group comes. A message that is neither deleted nor given back within the
+visibility timeout is delivered again. Equal bodies are dropped for five minutes after the first,
+even when that one has been deleted. What was received too often becomes a dead letter.
+
+As with SQS FIFO, a receipt is worth something only while its message is in flight: not after the
+visibility timeout, nor after the message was given back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from stepwell.adapters.local.database import Database
+from stepwell.core.messages import Message, dump_message
+from stepwell.core.records import Millis
+from stepwell.engine.ports import Clock, Delivery, Ids, ItemTooLarge
+
+_REMEMBER = """
+INSERT INTO sent_bodies (run_id, sha256, until) VALUES (?, ?, ?)
+ON CONFLICT (run_id, sha256) DO NOTHING
+"""
+
+_PUT = """
+INSERT INTO messages (message_id, run_id, body, sent_at, visible_at) VALUES (?, ?, ?, ?,
+    CASE WHEN EXISTS (SELECT 1 FROM messages WHERE run_id = ?) THEN NULL ELSE ? END)
+"""
+
+_NEXT = """
+SELECT place, receive_count FROM messages
+WHERE visible_at <= ? ORDER BY visible_at, place LIMIT 1
+"""
+
+_TAKE = """
+UPDATE messages SET visible_at = ?, receive_count = receive_count + 1, in_flight = 1
+WHERE place = ? RETURNING body, receive_count, message_id
+"""
+
+_HELD = """
+SELECT 1 FROM messages
+WHERE place = ? AND receive_count = ? AND message_id = ? AND in_flight = 1 AND visible_at > ?
+"""
+
+_GIVE_BACK = "UPDATE messages SET visible_at = ?, in_flight = 0 WHERE place = ?"
+
+_PROMOTE = """
+UPDATE messages SET visible_at = ?
+WHERE place = (SELECT min(place) FROM messages WHERE run_id = ?) AND visible_at IS NULL
+"""
+
+_BURY = """
+INSERT INTO dead_letters (message_id, run_id, body, sent_at, receive_count, reason, died_at)
+SELECT message_id, run_id, body, sent_at, receive_count, ?, ? FROM messages WHERE place = ?
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message that nobody will receive any more, and why. `redrive` sends it again."""
+
+    message_id: str
+    run_id: str
+    body: str
+    sent_at: Millis
+    receive_count: int
+    reason: str
+    died_at: Millis
+
+
+class SqliteQueue:
+    """Implements the `Queue` and `Consumer` ports. Any number of processes may pull."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        ids: Ids,
+        *,
+        visibility: Millis = 150_000,
+        max_receive_count: int = 10,
+        dedup_window: Millis = 300_000,
+        body_limit: int = 1024 * 1024,
+    ) -> None:
+        self.database = database
+        self._clock = clock
+        self._ids = ids
+        self._visibility = visibility
+        self._max_receive_count = max_receive_count
+        self._dedup_window = dedup_window
+        self._body_limit = body_limit
+
+    async def send(self, message: Message) -> None:
+        """Send to the group of the message's run. Equal bodies within five minutes are one."""
+        self.put(message)
+
+    def put(self, message: Message) -> None:
+        """What `send` does; joins the transaction that is open."""
+        body = dump_message(message)
+        data = body.encode()
+        if len(data) > self._body_limit:
+            raise ItemTooLarge(f"message to run {message.run_id!r}", len(data), self._body_limit)
+        now = self._clock.now()
+        with self.database.writing():
+            self.database.change("DELETE FROM sent_bodies WHERE until <= ?", now)
+            until = now + self._dedup_window
+            if self.database.change(_REMEMBER, message.run_id, sha256(data).digest(), until):
+                self._enter(message.run_id, body, now)
+
+    async def receive(self) -> Delivery | None:
+        """The next message whose group is free, now; None if there is none."""
+        now = self._clock.now()
+        if not self.database.query(_NEXT, now):  # an idle poll takes no write lock
+            return None
+        with self.database.writing():
+            while rows := self.database.query(_NEXT, now):
+                place, count = rows[0]
+                if count < self._max_receive_count:
+                    return self._take(place, now)
+                self._bury(place, f"received {count} times and never deleted", now)
+        return None
+
+    async def delete(self, delivery: Delivery) -> bool:
+        """Acknowledge. False, without effect, when the receipt is stale."""
+        now = self._clock.now()
+        with self.database.writing():
+            place = self._held(delivery, now)
+            if place is not None:
+                self._remove(place, now)
+        return place is not None
+
+    async def give_back(self, delivery: Delivery, *, delay: Millis = 0) -> bool:
+        """Make the message visible again after `delay` ms; until then its group waits.
+
+        False, without effect, when the receipt is stale.
+        """
+        now = self._clock.now()
+        with self.database.writing():
+            place = self._held(delivery, now)
+            if place is not None:
+                self.database.change(_GIVE_BACK, now + delay, place)
+        return place is not None
+
+    async def reject(self, delivery: Delivery, reason: str) -> None:
+        """Move the message to the dead letters at once. No effect when the receipt is stale."""
+        now = self._clock.now()
+        with self.database.writing():
+            place = self._held(delivery, now)
+            if place is not None:
+                self._bury(place, reason, now)
+
+    async def dead_letters(self) -> tuple[DeadLetter, ...]:
+        """All dead letters, in the order in which they died."""
+        rows = self.database.query(
+            "SELECT message_id, run_id, body, sent_at, receive_count, reason, died_at"
+            " FROM dead_letters ORDER BY place"
+        )
+        return tuple(
+            DeadLetter(
+                message_id=row[0],
+                run_id=row[1],
+                body=row[2],
+                sent_at=row[3],
+                receive_count=row[4],
+                reason=row[5],
+                died_at=row[6],
+            )
+            for row in rows
+        )
+
+    async def redrive(self, message_id: str) -> bool:
+        """Send a dead letter again: a new message, last of its group, whatever was sent before.
+
+        Whether there was such a letter.
+        """
+        with self.database.writing():
+            rows = self.database.query(
+                "DELETE FROM dead_letters WHERE message_id = ? RETURNING run_id, body", message_id
+            )
+            for run_id, body in rows:
+                self._enter(run_id, body, self._clock.now())
+        return bool(rows)
+
+    async def next_visible_at(self) -> Millis | None:
+        """When a message may become receivable, perhaps in the past; None without messages.
+
+        A delete, a rejection or a send makes another one receivable earlier.
+        """
+        rows = self.database.query(
+            "SELECT min(visible_at) FROM messages WHERE visible_at IS NOT NULL"
+        )
+        time: Millis | None = rows[0][0]
+        return time
+
+    async def depth(self) -> int:
+        """How many messages there are, those in flight included, dead letters not."""
+        count: int = self.database.query("SELECT count(*) FROM messages")[0][0]
+        return count
+
+    def _enter(self, run_id: str, body: str, now: Millis) -> None:
+        """Place a new message last in its group."""
+        self.database.change(_PUT, self._ids.new_id(), run_id, body, now, run_id, now)
+
+    def _take(self, place: int, now: Millis) -> Delivery:
+        ((body, count, message_id),) = self.database.query(_TAKE, now + self._visibility, place)
+        return Delivery(
+            body=body, receipt=f"{place}.{count}", receive_count=count, message_id=message_id
+        )
+
+    def _held(self, delivery: Delivery, now: Millis) -> int | None:
+        """The message's place if the receipt holds it, else None."""
+        place, _, count = delivery.receipt.partition(".")
+        held = self.database.query(_HELD, int(place), int(count), delivery.message_id, now)
+        return int(place) if held else None
+
+    def _bury(self, place: int, reason: str, now: Millis) -> None:
+        self.database.change(_BURY, reason, now, place)
+        self._remove(place, now)
+
+    def _remove(self, place: int, now: Millis) -> None:
+        ((run_id,),) = self.database.query(
+            "DELETE FROM messages WHERE place = ? RETURNING run_id", place
+        )
+        self.database.change(_PROMOTE, now, run_id)

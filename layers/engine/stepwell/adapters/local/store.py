@@ -1,0 +1,379 @@
+"""The table: headers, logs, hooks, checkpoints and output, as strict as DynamoDB about them.
+
+Each conditional write is one statement that holds its condition. An item above 400 KB is refused,
+and a run is read in pages of at most 1 MB, each continuing after the last key of the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from operator import attrgetter
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+from stepwell.adapters.local.cursors import read_cursor, write_cursor
+from stepwell.adapters.local.database import Database, Row, SqlValue
+from stepwell.core.events import Commit, dump_events, load_events
+from stepwell.core.records import (
+    Checkpoint,
+    Chunk,
+    Decision,
+    HookRow,
+    HookStatus,
+    RunHeader,
+    RunStatus,
+)
+from stepwell.engine.ports import ItemTooLarge, Page, RunRows, TransientError
+
+T = TypeVar("T")
+
+_HEADER: TypeAdapter[RunHeader] = TypeAdapter(RunHeader)
+_CHECKPOINT: TypeAdapter[Checkpoint] = TypeAdapter(Checkpoint)
+
+_HOOK_FIELDS = tuple(field.name for field in fields(HookRow))
+_HOOK_COLUMNS = ", ".join(_HOOK_FIELDS)
+_hook_values = attrgetter(*_HOOK_FIELDS)
+
+_PUT_HEADER = """
+INSERT INTO runs (run_id, workflow, status, recency, last_event, cancel_requested, body)
+VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING
+"""
+
+# Workflow and time of creation never change, so their indexes are left alone.
+_UPDATE_HEADER = """
+UPDATE runs SET status = ?, last_event = ?, cancel_requested = max(cancel_requested, ?), body = ?
+WHERE run_id = ? AND last_event <= ?
+"""
+
+# A repeated write updates its own row to what it is, and so counts as done.
+_APPEND = """
+INSERT INTO commits (run_id, first, turn, number, size, events) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id, first) DO UPDATE SET number = excluded.number
+WHERE turn = excluded.turn AND number = excluded.number
+"""
+
+_COMMITS = """
+SELECT size, first, turn, number, events FROM commits
+WHERE run_id = ? AND first > ifnull(?, 0) ORDER BY first
+"""
+
+_HOOKS = f"""
+SELECT size, hook_id, {_HOOK_COLUMNS} FROM hooks
+WHERE run_id = ? AND ifnull(hook_id > ?, true) ORDER BY hook_id
+"""  # noqa: S608
+
+_PUT_HOOK = f"""
+INSERT INTO hooks ({_HOOK_COLUMNS}, size) VALUES ({", ".join("?" * (len(_HOOK_FIELDS) + 1))})
+ON CONFLICT (run_id, hook_id) DO NOTHING
+"""  # noqa: S608
+
+_DECIDE_HOOK = f"""
+UPDATE hooks SET status = ?, decision_id = ?, decided_at = ?, payload = ?, actor = ?,
+    size = size + ?
+WHERE run_id = ? AND hook_id = ? AND status = 'PENDING'
+RETURNING size, {_HOOK_COLUMNS}
+"""  # noqa: S608
+
+_PUT_CHECKPOINT = """
+INSERT INTO checkpoints (run_id, step, last_event, body) VALUES (?, ?, ?, ?)
+ON CONFLICT (run_id, step) DO UPDATE SET last_event = excluded.last_event, body = excluded.body
+WHERE last_event <= excluded.last_event
+"""
+
+_PUT_CHUNK = """
+INSERT INTO chunks (run_id, step, position, number, at, value) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id, step, position) DO NOTHING
+"""
+
+_CHUNKS = """
+SELECT position, number, at, value FROM chunks
+WHERE run_id = ? AND step = ? AND position > ? ORDER BY position LIMIT ?
+"""
+
+
+class SqliteStore:
+    """Implements the `Store` port. The limits are DynamoDB's; tests may make them smaller."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        item_limit: int = 400 * 1024,
+        page_limit: int = 1024 * 1024,
+    ) -> None:
+        self._database = database
+        self._item_limit = item_limit
+        self._page_limit = page_limit
+
+    async def load(self, run_id: str) -> RunRows:
+        """Header, log in order and hooks of one run by id; every page, as of one moment."""
+        with self._database.reading():
+            header = self._header(run_id)
+            commits = self._pages(_COMMITS, run_id)
+            hooks = self._pages(_HOOKS, run_id)
+        return RunRows(
+            header=header,
+            commits=tuple(
+                Commit(first=first, turn=turn, number=number, events=load_events(events))
+                for _, first, turn, number, events in commits
+            ),
+            hooks=tuple(_read_hook(row[2:]) for row in hooks),
+        )
+
+    async def get_header(self, run_id: str) -> RunHeader | None:
+        """The header alone."""
+        return self._header(run_id)
+
+    async def put_header(self, header: RunHeader) -> RunHeader:
+        """Put if absent. Returns the header that stands: this one, or the one already there."""
+        put = self._database.change(
+            _PUT_HEADER,
+            header.run_id,
+            header.workflow,
+            header.status.value,
+            -header.created_at,
+            header.last_event,
+            header.cancel_requested,
+            self._header_body(header),
+        )
+        return header if put else _standing(self._header(header.run_id), header.run_id)
+
+    async def update_header(self, header: RunHeader) -> bool:
+        """Replace, only if one is there whose `last_event` is not higher. Whether it was done.
+
+        A `cancel_requested` flag that stands is kept.
+        """
+        changed = self._database.change(
+            _UPDATE_HEADER,
+            header.status.value,
+            header.last_event,
+            header.cancel_requested,
+            self._header_body(header),
+            header.run_id,
+            header.last_event,
+        )
+        return changed == 1
+
+    async def request_cancel(self, run_id: str) -> bool:
+        """Set `cancel_requested` on an existing header. Whether there is one."""
+        return (
+            self._database.change("UPDATE runs SET cancel_requested = 1 WHERE run_id = ?", run_id)
+            == 1
+        )
+
+    async def append(self, run_id: str, commit: Commit) -> bool:
+        """Put the commit, only if no item has its first number. Whether it stands.
+
+        True also when the item there has the same `turn` and `number`: an own write whose reply
+        was lost. A commit without events is a `ValueError`: it would take the next one's number.
+        """
+        if not commit.events:
+            raise ValueError(f"commit {commit.first} of run {run_id!r} has no events")
+        events = dump_events(commit.events)
+        size = len(events)
+        self._check_size(f"commit {commit.first} of run {run_id!r}", size)
+        changed = self._database.change(
+            _APPEND, run_id, commit.first, commit.turn, commit.number, size, events.decode()
+        )
+        return changed == 1
+
+    async def get_hook(self, run_id: str, hook_id: str) -> HookRow | None:
+        """One hook row."""
+        return self._hook(run_id, hook_id)
+
+    async def put_hook(self, row: HookRow) -> HookRow:
+        """Put if absent. Returns the row that stands: this one, or the one already there."""
+        values = _hook_values(row)
+        size = _size(values)
+        self._check_size(f"hook {row.hook_id!r} of run {row.run_id!r}", size)
+        if self._database.change(_PUT_HOOK, *values, size):
+            return row
+        return _standing(self._hook(row.run_id, row.hook_id), row.run_id)
+
+    async def decide_hook(self, run_id: str, hook_id: str, decision: Decision) -> HookRow | None:
+        """Decide a PENDING row. Returns the row that stands, None if there is none."""
+        values = (
+            decision.status.value,
+            decision.decision_id,
+            decision.decided_at,
+            decision.payload,
+            decision.actor,
+        )
+        with self._database.writing():
+            rows = self._database.query(_DECIDE_HOOK, *values, _size(values), run_id, hook_id)
+            for size, *_ in rows:
+                # Leaving by an error takes the decision back.
+                self._check_size(f"hook {hook_id!r} of run {run_id!r}", size)
+        return _read_hook(rows[0][1:]) if rows else self._hook(run_id, hook_id)
+
+    async def get_checkpoint(self, run_id: str, step: str) -> Checkpoint | None:
+        """The checkpoint of a step."""
+        rows = self._database.query(
+            "SELECT body FROM checkpoints WHERE run_id = ? AND step = ?", run_id, step
+        )
+        return _CHECKPOINT.validate_json(rows[0][0]) if rows else None
+
+    async def put_checkpoint(self, checkpoint: Checkpoint) -> bool:
+        """Put, unless one with a higher `last_event` stands. Whether it was put."""
+        body = _CHECKPOINT.dump_json(checkpoint)
+        run_id, step = checkpoint.run_id, checkpoint.step
+        self._check_size(f"checkpoint of step {step!r} of run {run_id!r}", len(body))
+        changed = self._database.change(
+            _PUT_CHECKPOINT, run_id, step, checkpoint.last_event, body.decode()
+        )
+        return changed == 1
+
+    async def put_chunk(self, chunk: Chunk) -> bool:
+        """Put if no row has its position. Whether it was put."""
+        values = (
+            chunk.run_id,
+            chunk.step,
+            chunk.position,
+            chunk.number,
+            chunk.at,
+            chunk.value,
+        )
+        name = f"output {chunk.position} of step {chunk.step!r} of run {chunk.run_id!r}"
+        self._check_size(name, _size(values))
+        return self._database.change(_PUT_CHUNK, *values) == 1
+
+    async def get_chunks(
+        self, run_id: str, step: str, *, after: int = 0, limit: int | None = None
+    ) -> tuple[Chunk, ...]:
+        """Output rows with a position above `after`, in order; all of them without `limit`."""
+        most = -1 if limit is None else max(0, limit)
+        return tuple(
+            Chunk(run_id=run_id, step=step, position=position, number=number, at=at, value=value)
+            for position, number, at, value in self._database.query(
+                _CHUNKS, run_id, step, after, most
+            )
+        )
+
+    async def list_runs(
+        self,
+        *,
+        workflow: str | None = None,
+        status: RunStatus | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[RunHeader]:
+        """Runs, newest first; ties by run id, ascending. Raises `ValueError` on a bad cursor."""
+        conditions: list[str] = []
+        values: list[SqlValue] = []
+        if workflow is not None:
+            conditions.append("workflow = ?")
+            values.append(workflow)
+        if status is not None:
+            conditions.append("status = ?")
+            values.append(status.value)
+        if cursor is not None:
+            time, ids = read_cursor(cursor, "runs", 1)
+            conditions.append("(recency, run_id) > (?, ?)")
+            values += [-time, *ids]
+        select = "SELECT body, cancel_requested, recency, run_id FROM runs"
+        rows, more = self._list(select, conditions, "recency, run_id", values, limit)
+        return Page(
+            items=tuple(_read_header(body, cancelled) for body, cancelled, *_ in rows),
+            cursor=write_cursor("runs", -rows[-1][2], rows[-1][3]) if more else None,
+        )
+
+    async def list_hooks(
+        self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[HookRow]:
+        """PENDING hooks, oldest first; ties by run and hook id. `ValueError` on a bad cursor."""
+        conditions = ["status = 'PENDING'"]
+        values: list[SqlValue] = []
+        if run_id is not None:
+            conditions.append("run_id = ?")
+            values.append(run_id)
+        if cursor is not None:
+            time, ids = read_cursor(cursor, "hooks", 2)
+            conditions.append("(created_at, run_id, hook_id) > (?, ?, ?)")
+            values += [time, *ids]
+        select = f"SELECT {_HOOK_COLUMNS} FROM hooks"  # noqa: S608
+        rows, more = self._list(select, conditions, "created_at, run_id, hook_id", values, limit)
+        hooks = tuple(_read_hook(row) for row in rows)
+        last = hooks[-1] if more else None
+        return Page(
+            items=hooks,
+            cursor=write_cursor("hooks", last.created_at, last.run_id, last.hook_id)
+            if last
+            else None,
+        )
+
+    def _header(self, run_id: str) -> RunHeader | None:
+        rows = self._database.query(
+            "SELECT body, cancel_requested FROM runs WHERE run_id = ?", run_id
+        )
+        return _read_header(*rows[0]) if rows else None
+
+    def _hook(self, run_id: str, hook_id: str) -> HookRow | None:
+        rows = self._database.query(
+            f"SELECT {_HOOK_COLUMNS} FROM hooks WHERE run_id = ? AND hook_id = ?",  # noqa: S608
+            run_id,
+            hook_id,
+        )
+        return _read_hook(rows[0]) if rows else None
+
+    def _pages(self, sql: str, run_id: str) -> list[Row]:
+        """All rows that the statement gives for a run, page after page."""
+        rows, more = self._database.page(self._page_limit, sql, run_id, None)
+        while more:
+            page, more = self._database.page(self._page_limit, sql, run_id, rows[-1][1])
+            rows += page
+        return rows
+
+    def _list(
+        self,
+        select: str,
+        conditions: Sequence[str],
+        order: str,
+        values: Sequence[SqlValue],
+        limit: int,
+    ) -> tuple[list[Row], bool]:
+        """At most `limit` rows, and whether more follow."""
+        if limit < 1:
+            raise ValueError(f"limit must be at least 1, not {limit}")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        rows = self._database.query(f"{select}{where} ORDER BY {order} LIMIT ?", *values, limit + 1)
+        return rows[:limit], len(rows) > limit
+
+    def _header_body(self, header: RunHeader) -> str:
+        body = _HEADER.dump_json(header, exclude_none=True)
+        self._check_size(f"header of run {header.run_id!r}", len(body))
+        return body.decode()
+
+    def _check_size(self, item: str, size: int) -> None:
+        if size > self._item_limit:
+            raise ItemTooLarge(item, size, self._item_limit)
+
+
+def _read_header(body: str, cancel_requested: int) -> RunHeader:
+    header = _HEADER.validate_json(body)
+    if header.cancel_requested == bool(cancel_requested):
+        return header
+    return replace(header, cancel_requested=bool(cancel_requested))
+
+
+def _read_hook(row: Row) -> HookRow:
+    values = dict(zip(_HOOK_FIELDS, row, strict=True))
+    values["status"] = HookStatus(values["status"])
+    return HookRow(**values)
+
+
+def _size(values: Iterable[SqlValue]) -> int:
+    """Bytes that values take in an item; a number counts as eight."""
+    return sum(
+        len(value.encode()) if isinstance(value, str) else 8
+        for value in values
+        if value is not None
+    )
+
+
+def _standing(row: T | None, run_id: str) -> T:
+    """The row that stood in the way of a put."""
+    if row is None:
+        raise TransientError(f"run {run_id!r} was deleted while it was written")
+    return row

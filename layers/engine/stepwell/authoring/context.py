@@ -1,0 +1,100 @@
+"""Where code runs: in a run's workflow, in a step of it, or outside of both.
+
+Two context variables say it. The engine sets them and implements the two contexts; the modules
+beside this one are the words that authors use, and only speak to these.
+
+Every primitive has two colours. In `async` code it is awaited; in a `def` workflow or step the
+same call blocks and returns the value. `coloured` is where that choice is made.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from stepwell.core.definitions import HookDefinition, StepDefinition
+from stepwell.core.records import Millis
+
+
+class RunContext(ABC):
+    """The workflow side of a run, during one turn."""
+
+    run_id: str
+    #: Whether the workflow is a `def` function, whose primitives block.
+    blocking: bool
+
+    @abstractmethod
+    def step(
+        self, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        """Run a step, or take its recorded outcome. Its identity is fixed when first awaited."""
+
+    @abstractmethod
+    def sleep(self, due: Millis) -> Coroutine[Any, Any, None]:
+        """Wait until a time; at once if it has passed."""
+
+    @abstractmethod
+    def hook(self, definition: HookDefinition, key: str | None) -> Coroutine[Any, Any, Any]:
+        """Wait for a hook's decision."""
+
+    @abstractmethod
+    def now(self) -> Millis:
+        """The run's time: that of the last outcome it was told."""
+
+    @abstractmethod
+    def random_bytes(self, name: str) -> bytes:
+        """16 bytes that are random, and the same on every replay."""
+
+    @abstractmethod
+    def wait(self, primitive: Coroutine[Any, Any, Any]) -> Any:
+        """Block a `def` workflow on a primitive."""
+
+
+class StepContext(ABC):
+    """One entry of a step."""
+
+    run_id: str
+    step_id: str
+    name: str
+    attempt: int
+    entry: int
+    #: Monotonic seconds at which the try is cut off, None without a timeout.
+    deadline: float | None
+    #: Whether the step is a `def` function, whose primitives block.
+    blocking: bool
+
+    @property
+    @abstractmethod
+    def cancelled(self) -> bool:
+        """Whether nobody waits for this try any more."""
+
+    @abstractmethod
+    def hook(self, definition: HookDefinition, key: str | None) -> Coroutine[Any, Any, Any]:
+        """Wait for a hook's decision; suspends the step if there is none yet."""
+
+    @abstractmethod
+    def load_checkpoint(self, annotation: Any) -> Coroutine[Any, Any, Any]:
+        """The step's checkpoint, None if there is none."""
+
+    @abstractmethod
+    def save_checkpoint(self, data: Any, annotation: Any) -> Coroutine[Any, Any, None]:
+        """Save the step's checkpoint over the one before."""
+
+    @abstractmethod
+    def delete_checkpoint(self) -> Coroutine[Any, Any, None]:
+        """Leave the checkpoint out from here on."""
+
+    @abstractmethod
+    def wait(self, primitive: Coroutine[Any, Any, Any]) -> Any:
+        """Block a `def` step on a primitive."""
+
+
+RUN: ContextVar[RunContext | None] = ContextVar("stepwell_run", default=None)
+STEP: ContextVar[StepContext | None] = ContextVar("stepwell_step", default=None)
+
+
+def coloured(context: RunContext | StepContext, primitive: Coroutine[Any, Any, Any]) -> Any:
+    """The primitive to await, or, in `def` code, its value."""
+    return context.wait(primitive) if context.blocking else primitive

@@ -1,0 +1,88 @@
+"""Which workflows and steps exist, by registered name.
+
+Names are global and do not come from module paths, since the same file has another path in Lambda
+than in a test. Two definitions under one name are refused when the second is imported. Loading the
+same definition again (the same place in the same file) replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from stepwell.core.definitions import StepDefinition, WorkflowDefinition
+from stepwell.errors import DefinitionError
+
+D = TypeVar("D")
+
+
+class Registry:
+    """Names to definitions, in layers: the newest layer is written, all are read."""
+
+    def __init__(self) -> None:
+        self._workflows: list[dict[str, WorkflowDefinition]] = [{}]
+        self._steps: list[dict[str, StepDefinition]] = [{}]
+
+    def add_workflow(self, definition: WorkflowDefinition) -> None:
+        """Register. Raises `DefinitionError` if the name is taken."""
+        _refuse_taken("workflow", definition, self._find(self._workflows, definition.name))
+        self._workflows[-1][definition.name] = definition
+
+    def add_step(self, definition: StepDefinition) -> None:
+        """Register. Raises `DefinitionError` if the name is taken."""
+        _refuse_taken("step", definition, self._find(self._steps, definition.name))
+        self._steps[-1][definition.name] = definition
+
+    def workflow(self, name: str) -> WorkflowDefinition | None:
+        """The workflow of this name."""
+        return self._find(self._workflows, name)
+
+    def step(self, name: str) -> StepDefinition | None:
+        """The step of this name."""
+        return self._find(self._steps, name)
+
+    def workflows(self) -> Mapping[str, WorkflowDefinition]:
+        """All workflows by name."""
+        return {name: found for layer in self._workflows for name, found in layer.items()}
+
+    @contextmanager
+    def isolated(self) -> Iterator[None]:
+        """A layer of its own for what is registered inside; gone afterwards."""
+        self._workflows.append({})
+        self._steps.append({})
+        try:
+            yield
+        finally:
+            self._workflows.pop()
+            self._steps.pop()
+
+    @staticmethod
+    def _find(layers: list[dict[str, D]], name: str) -> D | None:
+        for layer in reversed(layers):
+            if name in layer:
+                return layer[name]
+        return None
+
+
+def _refuse_taken(
+    kind: str,
+    new: WorkflowDefinition | StepDefinition,
+    old: WorkflowDefinition | StepDefinition | None,
+) -> None:
+    if old is None or _place(old) == _place(new):
+        return
+    raise DefinitionError(
+        f"{kind} {new.name!r} is defined twice: in {_place(old)[0]} and in {_place(new)[0]}; "
+        f"give one of them another name with @{kind}(name=...)"
+    )
+
+
+def _place(definition: WorkflowDefinition | StepDefinition) -> tuple[str, str]:
+    code = getattr(definition.function, "__code__", None)
+    name = getattr(definition.function, "__qualname__", definition.name)
+    return (code.co_filename if code else "an unknown file", name)
+
+
+#: The registry that the decorators write to and workers read from.
+registry = Registry()

@@ -1,0 +1,477 @@
+"""The client: start runs, look at them, wait for them, answer their hooks.
+
+It needs no workflow code in its process, apart from what `start` is given. What it accepts will
+happen: it sends a message that is sufficient by itself, then writes the row; whoever comes second
+finds the write done and adopts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import jsonschema_rs
+
+from stepwell.authoring.checkpoints import checkpoint_type
+from stepwell.authoring.decorators import Workflow
+from stepwell.core.decide import answer, expiry
+from stepwell.core.definitions import WorkflowDefinition
+from stepwell.core.durations import to_millis
+from stepwell.core.events import Event
+from stepwell.core.ids import run_id_for
+from stepwell.core.messages import CancelRun, HookDecided, StartRun, TimerDue
+from stepwell.core.payload import Codec, codec
+from stepwell.core.records import Chunk, HookRow, HookStatus, Millis, RunHeader, RunStatus
+from stepwell.core.state import fold
+from stepwell.engine.ports import Page, Ports
+from stepwell.engine.settings import Settings
+from stepwell.engine.turn import header_of
+from stepwell.engine.values import Values
+from stepwell.errors import (
+    DurationLike,
+    HookAlreadyDecided,
+    HookExpired,
+    HookNotFound,
+    IdempotencyConflict,
+    PayloadRejected,
+    ResultTimeout,
+    RunBlocked,
+    RunCancelled,
+    RunFailed,
+    RunNotFound,
+    UsageError,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+#: Waits between two looks at a run, in seconds: from the first, doubling, to the second.
+_POLL = (0.01, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One event of a history, with its number."""
+
+    number: int
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHook:
+    """A hook that waits for an answer. `token` is what `resume_hook` takes; treat it as a secret."""
+
+    run_id: str
+    hook_id: str
+    name: str
+    step: str | None
+    token: str
+    created_at: Millis
+    expires_at: Millis | None
+    due_at: Millis | None
+    schema: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """An answer that was taken. `repeated` says that the same one was taken before."""
+
+    run_id: str
+    hook_id: str
+    decision_id: str
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutputChunk:
+    """A piece of a step's output. `position` is what `output(after=)` takes to go on from here.
+
+    A reset mark has `reset` set and no value: chunks above `number` are superseded.
+    """
+
+    position: int
+    number: int
+    value: Any = None
+    reset: bool = False
+
+
+class RunHandle(Generic[R]):
+    """A run, as the client sees it."""
+
+    def __init__(self, client: Client, run_id: str, result: Codec) -> None:
+        self.id = run_id
+        self._client = client
+        self._result = result
+
+    async def result(self, timeout: DurationLike | None = None) -> R:
+        """Wait for the end and return the result; see `Client.result`."""
+        value: R = await self._client._result(self.id, timeout, self._result)
+        return value
+
+    async def get(self) -> RunHeader:
+        """The run as it stands."""
+        return await self._client.get(self.id)
+
+    async def history(self) -> tuple[Recorded, ...]:
+        """The run's events."""
+        return await self._client.history(self.id)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id!r}>"
+
+
+class Client:
+    """Works on the runs of one deployment. Safe to share between tasks."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        *,
+        idempotency_key: str | None = None,
+        tags: tuple[str, ...] = (),
+    ) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._values = Values(ports.blobs, settings.sizes)
+        self._idempotency_key = idempotency_key
+        self._tags = tags
+
+    @classmethod
+    def from_env(cls) -> Client:
+        """The client that the environment names: `STEPWELL_DB` is the file of a local engine.
+
+        Raises `UsageError` when it names none.
+        """
+        # By name: the client must not import adapters, which come with their own dependencies.
+        environment = importlib.import_module("stepwell.adapters.local.environment")
+        client: Client = environment.client_from_env()
+        return client
+
+    def with_options(
+        self, *, idempotency_key: str | None = None, tags: tuple[str, ...] = ()
+    ) -> Client:
+        """A client whose `start` uses these, apart from the workflow's own arguments.
+
+        With an idempotency key the run id follows from workflow and key: starting again with the
+        same input gives the same run, running or ended.
+        """
+        return Client(self._ports, self._settings, idempotency_key=idempotency_key, tags=tags)
+
+    # -- starting ------------------------------------------------------------------------------
+
+    @overload
+    async def start(
+        self,
+        workflow: Workflow[P, Coroutine[Any, Any, R]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> RunHandle[R]: ...
+    @overload
+    async def start(
+        self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> RunHandle[R]: ...
+    async def start(self, workflow: Workflow[Any, Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Start a run with these arguments; durable when it returns.
+
+        Raises `TypeError` or `PayloadError` on arguments that do not fit, `IdempotencyConflict`
+        when the key was used with another input.
+        """
+        if not isinstance(workflow, Workflow):
+            raise UsageError(f"start takes a @workflow, not {workflow!r}")
+        definition = workflow.definition
+        text = definition.arguments.encode(args, kwargs)
+        digest = definition.arguments.digest(args, kwargs)
+        run_id = await self._start(definition, text, digest)
+        return RunHandle(self, run_id, definition.result)
+
+    async def _start(self, definition: WorkflowDefinition, text: str, digest: str) -> str:
+        key = self._idempotency_key
+        run_id = self._ports.ids.new_id() if key is None else run_id_for(definition.name, key)
+        if key is not None:
+            known = await self._ports.store.get_header(run_id)
+            if known is not None:
+                return _same_start(known, digest, key)
+        message = StartRun(
+            run_id=run_id,
+            workflow=definition.name,
+            version=definition.version,
+            input=await self._values.put(text, f"input of workflow {definition.name!r}"),
+            input_digest=digest,
+            seed=self._ports.ids.new_id(),
+            created_at=self._ports.clock.now(),
+            idempotency_key=key,
+            tags=self._tags,
+        )
+        await self._ports.queue.send(message)
+        standing = await self._ports.store.put_header(header_of(message))
+        return _same_start(standing, digest, key or "")
+
+    # -- looking -------------------------------------------------------------------------------
+
+    async def get(self, run_id: str) -> RunHeader:
+        """The run as it stands: status, input, result, what it waits for. Raises `RunNotFound`."""
+        header = await self._ports.store.get_header(run_id)
+        if header is None:
+            raise RunNotFound(run_id)
+        result = None if header.result is None else await self._values.get(header.result)
+        return replace(header, input=await self._values.get(header.input), result=result)
+
+    async def history(self, run_id: str) -> tuple[Recorded, ...]:
+        """The run's events in order, values as JSON text. Raises `RunNotFound`."""
+        rows = await self._ports.store.load(run_id)
+        if rows.header is None:
+            raise RunNotFound(run_id)
+        events = [event for commit in rows.commits for event in commit.events]
+        return tuple(
+            [Recorded(n, await self._with_values(event)) for n, event in enumerate(events, 1)]
+        )
+
+    async def _with_values(self, event: Event) -> Event:
+        for field in ("input", "result", "payload"):
+            value = getattr(event, field, None)
+            if value is not None:
+                changes: dict[str, Any] = {field: await self._values.get(value)}
+                return replace(event, **changes)
+        return event
+
+    async def list_runs(
+        self,
+        *,
+        workflow: str | None = None,
+        status: RunStatus | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[RunHeader]:
+        """Runs, newest first, a page at a time. Raises `ValueError` on a bad cursor."""
+        return await self._ports.store.list_runs(
+            workflow=workflow, status=status, limit=limit, cursor=cursor
+        )
+
+    async def result(self, run_id: str, timeout: DurationLike | None = None) -> Any:
+        """Wait for the end of a run and return its result as plain JSON.
+
+        Raises `RunNotFound`, `RunFailed`, `RunCancelled`; `RunBlocked` when it cannot go on with
+        the code that is deployed; `ResultTimeout` after `timeout`, when the run goes on.
+        """
+        return await self._result(run_id, timeout, codec(Any, f"result of run {run_id!r}"))
+
+    async def _result(self, run_id: str, timeout: DurationLike | None, result: Codec) -> Any:
+        header: RunHeader | None = None
+
+        async def ended() -> bool:
+            nonlocal header
+            header = await self._ports.store.get_header(run_id)
+            if header is None:
+                raise RunNotFound(run_id)
+            return header.status.terminal or header.attention is not None
+
+        if not await _poll(ended, timeout):
+            raise ResultTimeout(run_id, f"has not ended within {timeout}; it goes on")
+        assert header is not None
+        return await self._outcome(header, result)
+
+    async def _outcome(self, header: RunHeader, result: Codec) -> Any:
+        if header.status is RunStatus.COMPLETED:
+            assert header.result is not None
+            return result.decode(await self._values.get(header.result))
+        if header.status is RunStatus.FAILED:
+            assert header.error is not None
+            raise RunFailed(header.run_id, header.error)
+        if header.status is RunStatus.CANCELLED:
+            history = await self.history(header.run_id)
+            raise RunCancelled(header.run_id, getattr(history[-1].event, "reason", None))
+        assert header.attention is not None
+        raise RunBlocked(header.run_id, header.attention.reason)
+
+    async def output(
+        self, run_id: str, step: str, *, after: int = 0, follow: bool = True
+    ) -> AsyncIterator[OutputChunk]:
+        """The streamed output of a step, by its id in the run, from behind position `after`.
+
+        With `follow` it goes on until the step or the run has ended. Raises `RunNotFound`.
+        """
+        position = after
+        chunks: tuple[Chunk, ...] = ()
+        ended = not follow
+
+        async def more() -> bool:
+            nonlocal chunks, ended
+            # Asked before the rows are read: what it wrote before it ended is then among them.
+            ended = ended or await self._step_ended(run_id, step)
+            chunks = await self._ports.store.get_chunks(run_id, step, after=position)
+            return ended or bool(chunks)
+
+        while True:
+            await _poll(more, None)
+            for chunk in chunks:
+                position = chunk.position
+                yield await self._output_chunk(chunk)
+            if ended:
+                return
+
+    async def _output_chunk(self, chunk: Chunk) -> OutputChunk:
+        if chunk.value is None:
+            return OutputChunk(chunk.position, chunk.number, reset=True)
+        text = await self._values.get(chunk.value)
+        return OutputChunk(chunk.position, chunk.number, json.loads(text))
+
+    async def _step_ended(self, run_id: str, step: str) -> bool:
+        rows = await self._ports.store.load(run_id)
+        if rows.header is None:
+            raise RunNotFound(run_id)
+        state = fold(event for commit in rows.commits for event in commit.events)
+        known = state.steps.get(step)
+        return state.terminal or (
+            known is not None and known.status in ("completed", "failed", "cancelled")
+        )
+
+    # -- acting --------------------------------------------------------------------------------
+
+    async def list_hooks(
+        self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[OpenHook]:
+        """Hooks that wait for an answer, oldest first, with their tokens."""
+        page = await self._ports.store.list_hooks(run_id=run_id, limit=limit, cursor=cursor)
+        return Page(items=tuple(self._open_hook(row) for row in page.items), cursor=page.cursor)
+
+    def _open_hook(self, row: HookRow) -> OpenHook:
+        return OpenHook(
+            run_id=row.run_id,
+            hook_id=row.hook_id,
+            name=row.name,
+            step=row.step,
+            token=self._settings.keyring.token(row.key_id, row.run_id, row.hook_id),
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+            due_at=row.due_at,
+            schema=row.schema,
+        )
+
+    async def resume_hook(
+        self, token: str, payload: Any = None, *, actor: str | None = None
+    ) -> Resumed:
+        """Answer a hook. The first decision wins; the same answer again is no error.
+
+        Raises `InvalidToken`, `HookNotFound`, `PayloadRejected` (the hook stays open),
+        `HookAlreadyDecided`, `HookExpired`.
+        """
+        run_id, hook_id = self._settings.keyring.read(token)
+        text = _canonical(payload, hook_id)
+        row = await self._ports.store.get_hook(run_id, hook_id)
+        repeated = row is not None and row.status is not HookStatus.PENDING
+        if row is not None and not repeated:
+            row = await self._expired(row) or await self._answer(row, text, actor)
+        if row is None:
+            raise HookNotFound("no such hook: its run was deleted")
+        return _answered(row, text, repeated=repeated)
+
+    async def _expired(self, row: HookRow) -> HookRow | None:
+        """Win an overdue row over to EXPIRED before anybody is told so by the clock alone."""
+        if row.expires_at is None or row.expires_at > self._ports.clock.now():
+            return None
+        await self._ports.queue.send(
+            TimerDue(run_id=row.run_id, wait_id=row.hook_id, arm=0, due=row.expires_at)
+        )
+        return await self._ports.store.decide_hook(row.run_id, row.hook_id, expiry(row))
+
+    async def _answer(self, row: HookRow, text: str, actor: str | None) -> HookRow | None:
+        _check_schema(row, text)
+        message = HookDecided(
+            run_id=row.run_id,
+            hook_id=row.hook_id,
+            decision_id=_decision_id(row, text),
+            payload=await self._values.put(text, f"answer to hook {row.name!r}"),
+            decided_at=self._ports.clock.now(),
+            actor=actor,
+        )
+        await self._ports.queue.send(message)
+        return await self._ports.store.decide_hook(row.run_id, row.hook_id, answer(message))
+
+    async def cancel(
+        self, run_id: str, reason: str | None = None, *, actor: str | None = None
+    ) -> None:
+        """Ask for a run to be cancelled; it ends cancelled unless it was ending already.
+
+        The workflow gets `CancelledError` where it waits, so that its cleanup runs. Raises
+        `RunNotFound`.
+        """
+        if await self._ports.store.get_header(run_id) is None:
+            raise RunNotFound(run_id)
+        await self._ports.queue.send(
+            CancelRun(
+                run_id=run_id,
+                request_id=self._ports.ids.new_id(),
+                requested_at=self._ports.clock.now(),
+                reason=reason,
+                actor=actor,
+            )
+        )
+        await self._ports.store.request_cancel(run_id)
+
+
+async def resume_hook(token: str, payload: Any = None, *, actor: str | None = None) -> Resumed:
+    """Answer a hook with the client that the environment names; see `Client.resume_hook`."""
+    return await Client.from_env().resume_hook(token, payload, actor=actor)
+
+
+def _answered(row: HookRow, text: str, *, repeated: bool) -> Resumed:
+    if row.status is not HookStatus.RECEIVED:
+        raise HookExpired(f"hook {row.name!r} is {row.status.lower()}: the answer came too late")
+    decision_id = _decision_id(row, text)
+    if row.decision_id != decision_id:
+        raise HookAlreadyDecided(f"hook {row.name!r} was answered otherwise before")
+    return Resumed(row.run_id, row.hook_id, decision_id, repeated)
+
+
+def _same_start(standing: RunHeader, digest: str, key: str) -> str:
+    if standing.input_digest != digest:
+        raise IdempotencyConflict(standing.run_id, key)
+    return standing.run_id
+
+
+def _canonical(payload: Any, hook_id: str) -> str:
+    """The payload's JSON with sorted keys, so that equal answers are equal text."""
+    carried = codec(checkpoint_type(payload, None), f"answer to hook {hook_id!r}").encode(payload)
+    return json.dumps(
+        json.loads(carried), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+
+
+def _decision_id(row: HookRow, text: str) -> str:
+    # From the answer itself: a caller who tries again makes the same decision.
+    return hashlib.sha256(f"{row.run_id}|{row.hook_id}|{text}".encode()).hexdigest()[:32]
+
+
+def _check_schema(row: HookRow, text: str) -> None:
+    if row.schema is None:
+        return
+    validator = jsonschema_rs.validator_for(json.loads(row.schema))
+    errors = [
+        {
+            "pointer": "".join(f"/{part}" for part in error.instance_path),
+            "message": error.message,
+        }
+        for error in validator.iter_errors(json.loads(text))
+    ]
+    if errors:
+        raise PayloadRejected(errors)
+
+
+async def _poll(done: Callable[[], Awaitable[bool]], timeout: DurationLike | None) -> bool:
+    """Ask until it is done, less and less often. False after the timeout."""
+    loop = asyncio.get_running_loop()
+    end = None if timeout is None else loop.time() + to_millis(timeout) / 1000
+    pause, longest = _POLL
+    while not await done():
+        if end is not None and loop.time() >= end:
+            return False
+        left = pause if end is None else min(pause, max(end - loop.time(), 0))
+        await asyncio.sleep(left)
+        pause = min(pause * 2, longest)
+    return True

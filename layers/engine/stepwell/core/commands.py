@@ -1,0 +1,45 @@
+"""Commands: what workflow code asks for, in the imperative. The shell performs them.
+
+Each carries the identity under which its outcome is recorded. A command is asked again on every
+replay; it is new only if the log has no outcome for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.core.definitions import HookDefinition, StepDefinition
+from stepwell.core.records import Millis
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """Run a step and record its outcome."""
+
+    id: str
+    digest: str
+    step: StepDefinition
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHook:
+    """Open a hook and wait for its decision."""
+
+    id: str
+    hook: HookDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    """Wait until a time."""
+
+    id: str
+    name: str
+    due: Millis
+
+
+Command = RunStep | OpenHook | StartTimer

@@ -1,0 +1,112 @@
+"""What was decided outside a run and is not yet in its log, as events.
+
+Whatever woke the turn, the same is asked: which hook rows are decided, which timers are due, was a
+cancel asked for. So any message may come first, late, twice or never. Pure: rows, message and time
+come in, events go out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from stepwell.core import events as e
+from stepwell.core.messages import CancelRun, HookDecided, Message, TimerDue
+from stepwell.core.records import Decision, HookRow, HookStatus, Millis, RunHeader
+from stepwell.core.state import RunState
+
+
+def reference_time(message: Message, now: Millis) -> Millis:
+    """The time a turn judges by: a timer message is due by its own time, not by a slow clock."""
+    return max(now, message.due) if isinstance(message, TimerDue) else now
+
+
+def first_event(header: RunHeader) -> e.RunStarted:
+    """The beginning of a log; a function of the header, so it is the same whoever writes it."""
+    return e.RunStarted(
+        at=header.created_at,
+        workflow=header.workflow,
+        version=header.version,
+        input=header.input,
+        seed=header.seed,
+    )
+
+
+def due_decisions(rows: Sequence[HookRow], message: Message, now: Millis) -> dict[str, Decision]:
+    """Decisions to try on PENDING rows, by hook id: the message's answer, and passed deadlines.
+
+    The answer a message carries comes first: its sender may already have been promised it.
+    """
+    tries: dict[str, Decision] = {}
+    for row in rows:
+        if row.status is not HookStatus.PENDING:
+            continue
+        if isinstance(message, HookDecided) and message.hook_id == row.hook_id:
+            tries[row.hook_id] = answer(message)
+        elif row.expires_at is not None and row.expires_at <= now:
+            tries[row.hook_id] = expiry(row)
+    return tries
+
+
+def answer(message: HookDecided) -> Decision:
+    """The decision that an answer's message carries."""
+    return Decision(
+        status=HookStatus.RECEIVED,
+        decision_id=message.decision_id,
+        decided_at=message.decided_at,
+        payload=message.payload,
+        actor=message.actor,
+    )
+
+
+def expiry(row: HookRow) -> Decision:
+    """The decision that a passed deadline is."""
+    assert row.expires_at is not None
+    return Decision(status=HookStatus.EXPIRED, decision_id="deadline", decided_at=row.expires_at)
+
+
+def decide(
+    state: RunState, rows: Iterable[HookRow], message: Message, now: Millis
+) -> list[e.Event]:
+    """Events for all that was decided outside and is not recorded, earliest decision first."""
+    found: list[tuple[Millis, str, e.Event]] = []
+    at = max(now, state.at)
+    for row in rows:
+        event = decided_event(state, row, at)
+        if event is not None:
+            found.append((row.decided_at or 0, row.hook_id, event))
+    for timer in state.timers.values():
+        if timer.status == "started" and timer.due <= now:
+            fired = e.TimerFired(
+                at=max(at, timer.due), timer=timer.id, name=timer.name, due=timer.due
+            )
+            found.append((timer.due, timer.id, fired))
+    found.sort(key=lambda item: item[:2])
+    events = [event for _, _, event in found]
+    if isinstance(message, CancelRun) and state.cancel is None:
+        events.append(
+            e.CancelRequested(
+                at=at, request_id=message.request_id, reason=message.reason, actor=message.actor
+            )
+        )
+    return events
+
+
+def decided_event(state: RunState, row: HookRow, at: Millis) -> e.Event | None:
+    """The event that records a decided row; None when it is pending or already recorded."""
+    known = state.hooks.get(row.hook_id)
+    if row.status is HookStatus.PENDING or (known is not None and not known.open):
+        return None
+    if row.status is HookStatus.RECEIVED:
+        assert row.payload is not None
+        assert row.decision_id is not None
+        return e.HookReceived(
+            at=at,
+            hook=row.hook_id,
+            name=row.name,
+            step=row.step,
+            decision_id=row.decision_id,
+            payload=row.payload,
+            actor=row.actor,
+        )
+    ended = e.HookExpired if row.status is HookStatus.EXPIRED else e.HookClosed
+    return ended(at=at, hook=row.hook_id, name=row.name, step=row.step)

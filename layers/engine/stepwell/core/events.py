@@ -1,0 +1,314 @@
+"""Events: what happened to a run, in the past tense. Frozen, and the only truth about it.
+
+A run's events are numbered 1, 2, 3 … without gaps. The number is the event's place in the log and
+is not repeated inside it. `at` is milliseconds since the epoch; it never goes backwards in a log.
+
+Adding an event: a class here, a branch in `core.state`, and it is part of `Event`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from stepwell.core.records import Millis, Payload
+from stepwell.errors import Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The first event of every run; derived from the header."""
+
+    at: Millis
+    workflow: str
+    version: str
+    input: Payload
+    seed: str
+    type: Literal["RunStarted"] = "RunStarted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepStarted:
+    """A try began. Written only where tries must be counted before they end."""
+
+    at: Millis
+    step: str
+    name: str
+    digest: str
+    attempt: int
+    type: Literal["StepStarted"] = "StepStarted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCompleted:
+    """A step has its result. `output` counts the chunks it streamed."""
+
+    at: Millis
+    step: str
+    name: str
+    digest: str
+    attempt: int
+    result: Payload
+    output: int = 0
+    type: Literal["StepCompleted"] = "StepCompleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFailed:
+    """A step failed for good. `reason` tells an error of its body from a timeout or a death."""
+
+    at: Millis
+    step: str
+    name: str
+    digest: str
+    attempt: int
+    error: Failure
+    reason: Literal["error", "timeout", "interrupted"] = "error"
+    type: Literal["StepFailed"] = "StepFailed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRetryScheduled:
+    """A try failed; the next one is due at `due`."""
+
+    at: Millis
+    step: str
+    name: str
+    digest: str
+    attempt: int
+    error: Failure
+    due: Millis
+    type: Literal["StepRetryScheduled"] = "StepRetryScheduled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSuspended:
+    """A step waits in its middle for a hook.
+
+    `attempt` is the try that waits, `entry` counts the step's entries, `output` the chunks put out so far, `save_id` names the checkpoint
+    that this entry saved last, None if it saved none.
+    """
+
+    at: Millis
+    step: str
+    name: str
+    digest: str
+    attempt: int
+    entry: int
+    output: int = 0
+    save_id: str | None = None
+    type: Literal["StepSuspended"] = "StepSuspended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCancelled:
+    """Nobody waits for the step any more; it will not be tried or entered again."""
+
+    at: Millis
+    step: str
+    name: str
+    digest: str
+    type: Literal["StepCancelled"] = "StepCancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookOpened:
+    """A hook row exists and `on_created` has been called with its token.
+
+    `step` is the step that holds the hook, None at workflow level.
+    """
+
+    at: Millis
+    hook: str
+    name: str
+    step: str | None = None
+    expires_at: Millis | None = None
+    due_at: Millis | None = None
+    type: Literal["HookOpened"] = "HookOpened"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookNotifyFailed:
+    """A try to call `on_created` of a workflow's hook failed; the next one is due at `due`."""
+
+    at: Millis
+    hook: str
+    name: str
+    attempt: int
+    error: Failure
+    due: Millis
+    type: Literal["HookNotifyFailed"] = "HookNotifyFailed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookReceived:
+    """The hook was answered."""
+
+    at: Millis
+    hook: str
+    name: str
+    decision_id: str
+    payload: Payload
+    step: str | None = None
+    actor: str | None = None
+    type: Literal["HookReceived"] = "HookReceived"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookExpired:
+    """The hook's deadline passed first."""
+
+    at: Millis
+    hook: str
+    name: str
+    step: str | None = None
+    type: Literal["HookExpired"] = "HookExpired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookFailed:
+    """`on_created` failed for good, so the hook ended with that error."""
+
+    at: Millis
+    hook: str
+    name: str
+    error: Failure
+    type: Literal["HookFailed"] = "HookFailed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookClosed:
+    """Nobody waits for the hook any more: its step, its branch or its run ended."""
+
+    at: Millis
+    hook: str
+    name: str
+    step: str | None = None
+    type: Literal["HookClosed"] = "HookClosed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerStarted:
+    """The run waits for a time. Written when a turn ends with the timer still to come."""
+
+    at: Millis
+    timer: str
+    name: str
+    due: Millis
+    type: Literal["TimerStarted"] = "TimerStarted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """The time came; never before `due`."""
+
+    at: Millis
+    timer: str
+    name: str
+    due: Millis
+    type: Literal["TimerFired"] = "TimerFired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerCancelled:
+    """A started timer is not waited for any more."""
+
+    at: Millis
+    timer: str
+    name: str
+    type: Literal["TimerCancelled"] = "TimerCancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested:
+    """Somebody asked for the run to be cancelled; the workflow is told once."""
+
+    at: Millis
+    request_id: str
+    reason: str | None = None
+    actor: str | None = None
+    type: Literal["CancelRequested"] = "CancelRequested"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCompleted:
+    """The workflow returned."""
+
+    at: Millis
+    result: Payload
+    type: Literal["RunCompleted"] = "RunCompleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailed:
+    """The workflow raised."""
+
+    at: Millis
+    error: Failure
+    type: Literal["RunFailed"] = "RunFailed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCancelled:
+    """The workflow ended by its cancellation."""
+
+    at: Millis
+    reason: str | None = None
+    type: Literal["RunCancelled"] = "RunCancelled"
+
+
+Event = (
+    RunStarted
+    | StepStarted
+    | StepCompleted
+    | StepFailed
+    | StepRetryScheduled
+    | StepSuspended
+    | StepCancelled
+    | HookOpened
+    | HookNotifyFailed
+    | HookReceived
+    | HookExpired
+    | HookFailed
+    | HookClosed
+    | TimerStarted
+    | TimerFired
+    | TimerCancelled
+    | CancelRequested
+    | RunCompleted
+    | RunFailed
+    | RunCancelled
+)
+
+_EVENTS: TypeAdapter[list[Event]] = TypeAdapter(list[Annotated[Event, Field(discriminator="type")]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One conditional write to a log: consecutive events, the first one numbered `first`.
+
+    `turn` and `number` say who wrote it, so that a repeated write recognises itself.
+    """
+
+    first: int
+    turn: str
+    number: int
+    events: tuple[Event, ...]
+
+    @property
+    def last(self) -> int:
+        """The number of the commit's last event."""
+        return self.first + len(self.events) - 1
+
+
+def dump_events(events: Sequence[Event]) -> bytes:
+    """Events as JSON, fields at their default left out."""
+    return _EVENTS.dump_json(list(events), exclude_defaults=False, exclude_none=True)
+
+
+def load_events(data: bytes | str) -> tuple[Event, ...]:
+    """The events that `dump_events` wrote. Raises `pydantic.ValidationError` on anything else."""
+    return tuple(_EVENTS.validate_json(data))

@@ -1,0 +1,127 @@
+"""Exceptions as values: what is recorded of an error, bounded in size whatever the error holds.
+
+Nothing here raises: an exception whose own methods fail is described all the same.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from types import FrameType, TracebackType
+from typing import Final
+
+from stepwell.errors import Failure
+
+MAX_MESSAGE: Final = 2_000
+MAX_TRACEBACK: Final = 4_000
+#: Causes below the exception itself.
+MAX_DEPTH: Final = 3
+
+_MAX_FRAMES = 40
+_SHOWN_ERRORS = 3
+
+
+def describe(error: BaseException) -> Failure:
+    """The exception as a value: type, message, frames of user code, and its causes.
+
+    A cause is `__cause__`, else the failure that one of our errors carries (`StepFailed.failure`),
+    else `__context__` unless it is suppressed.
+    """
+    return _describe(error, MAX_DEPTH)
+
+
+def type_name(error: BaseException) -> str:
+    """Qualified class name, without `builtins`."""
+    kind = type(error)
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
+
+def _describe(error: BaseException, depth: int) -> Failure:
+    return Failure(
+        type=type_name(error),
+        message=_limit(_message(error), MAX_MESSAGE),
+        traceback=_frames(error.__traceback__),
+        cause=_cause(error, depth) if depth else None,
+    )
+
+
+def _cause(error: BaseException, depth: int) -> Failure | None:
+    if error.__cause__ is not None:
+        return _describe(error.__cause__, depth - 1)
+    carried = getattr(error, "failure", None)
+    if isinstance(carried, Failure):
+        return _cut(carried, depth)
+    if error.__context__ is not None and not error.__suppress_context__:
+        return _describe(error.__context__, depth - 1)
+    return None
+
+
+def _cut(failure: Failure, depth: int) -> Failure:
+    # A failure that travels up through many runs would otherwise grow by one level in each.
+    cause = _cut(failure.cause, depth - 1) if failure.cause and depth > 1 else None
+    return Failure(failure.type, failure.message, failure.traceback, cause)
+
+
+def _message(error: BaseException) -> str:
+    text = _text(error)
+    if isinstance(error, BaseExceptionGroup):
+        shown = [
+            f"{type_name(e)}: {_limit(_text(e), 200)}" for e in error.exceptions[:_SHOWN_ERRORS]
+        ]
+        more = len(error.exceptions) - len(shown)
+        text = f"{text}: {'; '.join(shown)}" + (f"; and {more} more" if more else "")
+    notes = getattr(error, "__notes__", ())
+    if isinstance(notes, list | tuple) and notes:
+        text = "\n".join([text, *(note for note in notes if isinstance(note, str))])
+    return text
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception as broken:
+        return f"<no message: str() raised {type_name(broken)}>"
+    # Recorded text has to be encodable, and user text may hold lone surrogates.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _limit(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _frames(trace: TracebackType | None) -> str | None:
+    frames = [(frame, line) for frame, line in traceback.walk_tb(trace) if not _ours(frame)]
+    if not frames:
+        return None
+    try:
+        shown = traceback.StackSummary.extract(iter(frames[-_MAX_FRAMES:])).format()
+    except Exception:
+        return None
+    return _last(shown, cut=len(frames) > _MAX_FRAMES)
+
+
+def _last(shown: list[str], *, cut: bool) -> str:
+    """The last entries that fit the limit; a line of dots stands for what is left out."""
+    dots = "  ...\n"
+    room = MAX_TRACEBACK - len(dots)
+    kept: list[str] = []
+    for entry in reversed(shown):
+        if len(entry) > room:
+            cut = True
+            if not kept:
+                kept.append(_limit(entry, room))
+            break
+        room -= len(entry)
+        kept.append(entry)
+    text = "".join(_encodable(reversed(kept)))
+    return f"{dots}{text}" if cut else text
+
+
+def _encodable(entries: Iterable[str]) -> Iterable[str]:
+    return (entry.encode("utf-8", "replace").decode() for entry in entries)
+
+
+def _ours(frame: FrameType) -> bool:
+    name = frame.f_globals.get("__name__")
+    return isinstance(name, str) and (name == "stepwell" or name.startswith("stepwell."))

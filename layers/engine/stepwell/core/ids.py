@@ -1,0 +1,55 @@
+"""Identities inside a run. They never depend on time or on the order of execution.
+
+A step, hook or timer is known by its scope path, its name and its occurrence in that scope
+(`1.2/charge:3`; the root scope has no path), or by the key its author gave (`charge@order-7`).
+A hook inside a step also carries the step's id (`review:1>approval:1`). Names cannot hold the
+characters that separate the parts; keys can hold anything, since they come last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from stepwell.errors import DefinitionError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+_KEY_LIMIT = 256
+
+
+def check_name(kind: str, name: str) -> str:
+    """The name, if it can stand in an id. Raises `DefinitionError`."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DefinitionError(
+            f"{kind} name {name!r}: use letters, digits, '_', '.', '-', "
+            "beginning with a letter or '_', at most 128 characters"
+        )
+    return name
+
+
+def check_key(kind: str, key: str) -> str:
+    """The key, if it can stand in an id. Raises `DefinitionError`."""
+    if not isinstance(key, str) or not key or len(key) > _KEY_LIMIT:
+        raise DefinitionError(f"{kind} key {key!r}: give text of 1 to {_KEY_LIMIT} characters")
+    return key
+
+
+def counted(scope: str, name: str, occurrence: int) -> str:
+    """The id of the n-th use of a name in a scope."""
+    return f"{scope}/{name}:{occurrence}" if scope else f"{name}:{occurrence}"
+
+
+def keyed(name: str, key: str) -> str:
+    """The id that an explicit key gives, apart from all counted ones."""
+    return f"{name}@{key}"
+
+
+def inside(step: str, identity: str) -> str:
+    """The id of something that belongs to a step."""
+    return f"{step}>{identity}"
+
+
+def run_id_for(workflow: str, idempotency_key: str) -> str:
+    """The run id that a workflow and an idempotency key stand for: 32 hex digits."""
+    text = f"{len(workflow)}:{workflow}:{idempotency_key}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,87 @@
+"""Which event may follow which. Everything that affects a transition is in this file.
+
+For a run, and for each step, hook and timer in it, a table maps a state and an event type to the
+next state; what is not in the table cannot happen and a log that says so is corrupt. The tables
+know nothing of turns, messages or clocks.
+
+Late truths are legal: an outcome may be recorded for a step that was cancelled, and a decision for
+a hook that never got its HookOpened because a process died first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stepwell.errors import StepwellError
+
+#: state → event type → next state. The state None is "not seen before".
+Table = Mapping[str | None, Mapping[str, str]]
+
+
+class CorruptHistory(StepwellError):
+    """A log holds an event that cannot follow the ones before it."""
+
+
+_STEP_OPEN = {
+    "StepStarted": "started",
+    "StepSuspended": "suspended",
+    "StepRetryScheduled": "retrying",
+    "StepCompleted": "completed",
+    "StepFailed": "failed",
+    "StepCancelled": "cancelled",
+}
+
+STEP: Table = {
+    None: _STEP_OPEN,
+    "started": _STEP_OPEN,
+    "suspended": _STEP_OPEN,
+    "retrying": _STEP_OPEN,
+    "cancelled": {"StepCompleted": "cancelled", "StepFailed": "cancelled"},
+    "completed": {},
+    "failed": {},
+}
+
+_HOOK_ENDS = {
+    "HookReceived": "received",
+    "HookExpired": "expired",
+    "HookClosed": "closed",
+    "HookFailed": "failed",
+}
+
+HOOK: Table = {
+    None: {"HookOpened": "open", "HookNotifyFailed": "notifying", **_HOOK_ENDS},
+    "notifying": {"HookOpened": "open", "HookNotifyFailed": "notifying", **_HOOK_ENDS},
+    "open": {k: v for k, v in _HOOK_ENDS.items() if k != "HookFailed"},
+    "received": {},
+    "expired": {},
+    "closed": {},
+    # The row of a hook that failed to notify is closed too, or was answered all the same.
+    "failed": {"HookClosed": "failed", "HookReceived": "failed", "HookExpired": "failed"},
+}
+
+TIMER: Table = {
+    None: {"TimerStarted": "started", "TimerFired": "fired"},
+    "started": {"TimerFired": "fired", "TimerCancelled": "cancelled"},
+    "cancelled": {"TimerFired": "cancelled"},
+    "fired": {},
+}
+
+RUN: Table = {
+    None: {"RunStarted": "running"},
+    "running": {
+        "RunCompleted": "completed",
+        "RunFailed": "failed",
+        "RunCancelled": "cancelled",
+    },
+    "completed": {},
+    "failed": {},
+    "cancelled": {},
+}
+
+
+def follow(table: Table, state: str | None, event: str, what: str) -> str:
+    """The next state. Raises `CorruptHistory` naming what cannot follow what."""
+    try:
+        return table[state][event]
+    except KeyError:
+        raise CorruptHistory(f"{event} cannot follow: {what} is {state or 'unknown'}") from None

@@ -1,0 +1,93 @@
+"""Messages: what wakes a run. One queue group per run; rows and log decide what really happened.
+
+Every message carries a `cause` that is unique to why it was sent: the queue drops equal bodies sent
+within minutes, and that must never swallow a message that matters. A message may arrive late,
+twice, out of order or never.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from stepwell.core.records import Millis, Payload
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+
+
+class StartRun(_Message):
+    """Begin a run. Sufficient by itself: the header is made from it if it is not there."""
+
+    type: Literal["start"] = "start"
+    workflow: str
+    version: str
+    input: Payload
+    input_digest: str
+    seed: str
+    created_at: Millis
+    idempotency_key: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+class HookDecided(_Message):
+    """A hook was answered. Sufficient by itself: the turn decides the row if nobody has."""
+
+    type: Literal["hook_decided"] = "hook_decided"
+    hook_id: str
+    decision_id: str
+    payload: Payload
+    decided_at: Millis
+    actor: str | None = None
+
+
+class TimerDue(_Message):
+    """A wait's time came. Due by `due`, whatever the receiver's clock says."""
+
+    type: Literal["timer_due"] = "timer_due"
+    wait_id: str
+    arm: int
+    due: Millis
+
+
+class CancelRun(_Message):
+    """Somebody wants the run cancelled."""
+
+    type: Literal["cancel"] = "cancel"
+    request_id: str
+    requested_at: Millis
+    reason: str | None = None
+    actor: str | None = None
+
+
+class Continue(_Message):
+    """A turn stopped with work left. `cause` derives from the message that caused it."""
+
+    type: Literal["continue"] = "continue"
+    cause: str
+
+
+class Wake(_Message):
+    """A bare wake-up: look at the run. `cause` says why, uniquely."""
+
+    type: Literal["wake"] = "wake"
+    cause: str
+
+
+Message = StartRun | HookDecided | TimerDue | CancelRun | Continue | Wake
+
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
+
+
+def dump_message(message: Message) -> str:
+    """A message as the body of a queue message."""
+    return message.model_dump_json(exclude_defaults=False, exclude_none=True)
+
+
+def load_message(body: str | bytes) -> Message:
+    """The message in a queue body. Raises `pydantic.ValidationError` on anything else."""
+    return _MESSAGE.validate_json(body)

@@ -1,0 +1,179 @@
+"""The rows of one run, as values: what a store keeps and hands back, apart from events.
+
+Times are integer milliseconds since the epoch, UTC. Values (`Payload`) are carried as text: JSON,
+or a reference `@<sha256>:<size>` to a blob. JSON never starts with `@`, so the two cannot be
+mixed up and data needs no tags.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stepwell.errors import Failure
+
+#: Milliseconds since the epoch, UTC.
+Millis = int
+#: JSON text, or `@<sha256>:<size>` for a value kept as a blob.
+Payload = str
+
+
+class RunStatus(StrEnum):
+    """What the header says. PENDING: not yet begun. SUSPENDED: begun, waiting."""
+
+    PENDING = "PENDING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the run has ended."""
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
+
+
+class HookStatus(StrEnum):
+    """A hook is PENDING until exactly one decision; every other status is final."""
+
+    PENDING = "PENDING"
+    RECEIVED = "RECEIVED"
+    EXPIRED = "EXPIRED"
+    CLOSED = "CLOSED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """One thing a run waits for, as a reader sees it. `kind` is hook, timer or retry."""
+
+    kind: str
+    id: str
+    name: str
+    since: Millis
+    until: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """A note on the header that an operator should see: BLOCKED or STUCK, and why."""
+
+    kind: str
+    reason: str
+    since: Millis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHeader:
+    """The run at a glance. `last_event` guards it: it is never written back to a lower number.
+
+    `seed` feeds `uuid4()` and `random()`; with `created_at` it makes the first event a function of
+    the header, so it needs no write of its own. `cancel_requested` is a flag that long steps see;
+    the cancellation itself is a message.
+    """
+
+    run_id: str
+    workflow: str
+    version: str
+    status: RunStatus
+    input: Payload
+    input_digest: str
+    seed: str
+    created_at: Millis
+    updated_at: Millis
+    last_event: int = 0
+    result: Payload | None = None
+    error: Failure | None = None
+    waiting: tuple[Wait, ...] = ()
+    attention: Attention | None = None
+    cancel_requested: bool = False
+    idempotency_key: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRow:
+    """One hook. Put once while PENDING, decided once; the row is where decisions meet.
+
+    `step` is the id of the step that holds it, None at workflow level. `expires_at` ends the hook
+    by itself; `due_at` is a deadline that only informs (`on_timeout="wait"`). `schema` is JSON
+    schema as text. `key_id` names the key that signed its token.
+    """
+
+    run_id: str
+    hook_id: str
+    name: str
+    step: str | None
+    key_id: str
+    created_at: Millis
+    expires_at: Millis | None = None
+    due_at: Millis | None = None
+    schema: str | None = None
+    status: HookStatus = HookStatus.PENDING
+    decision_id: str | None = None
+    payload: Payload | None = None
+    decided_at: Millis | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What turns a hook from PENDING into its final status."""
+
+    status: HookStatus
+    decision_id: str
+    decided_at: Millis
+    payload: Payload | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The checkpoint of one step: the last one saved stands.
+
+    `last_event` is the number of the last event its writer knew; a row is never replaced by one
+    with a lower number. `save_id` is unique per save. `output` is how many chunks the step had
+    put out when it was saved; `answers` the hook ids whose answers had been taken by then.
+    """
+
+    run_id: str
+    step: str
+    last_event: int
+    save_id: str
+    saved_at: Millis
+    output: int
+    answers: tuple[str, ...]
+    value: Payload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One row of a step's streamed output.
+
+    `position` counts rows (1, 2, 3 …), `number` counts chunks. A row with `value` None is a reset
+    mark: chunks above `number` are superseded, numbering goes on after it.
+    """
+
+    run_id: str
+    step: str
+    position: int
+    number: int
+    at: Millis
+    value: Payload | None
+
+
+def blob_reference(sha256: str, size: int) -> Payload:
+    """The text that stands for a value kept as a blob; `size` in bytes of its JSON."""
+    return f"@{sha256}:{size}"
+
+
+def is_reference(payload: Payload) -> bool:
+    """Whether a payload stands for a blob rather than being JSON itself."""
+    return payload.startswith("@")
+
+
+def reference_hash(payload: Payload) -> str:
+    """The blob's hash that a reference names."""
+    return payload[1:].partition(":")[0]

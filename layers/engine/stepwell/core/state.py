@@ -1,0 +1,308 @@
+"""The state of a run: a fold over its events, and nothing else.
+
+`RunState` is changed only by `apply`, one event at a time in order; legality comes from
+`core.lifecycle`. It is the one mutable value of the core, because a copy per event would make a
+long history quadratic. It never reads a clock: events carry their time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from stepwell.core import events as e
+from stepwell.core.lifecycle import HOOK, RUN, STEP, TIMER, CorruptHistory, follow
+from stepwell.core.records import Millis, Payload, Wait
+from stepwell.errors import Failure
+
+
+@dataclass(slots=True)
+class StepState:
+    """One step. `attempts` counts the tries that are spent: failed, or begun and not heard of.
+
+    `woken` says that a hook it waits for was decided since it suspended. `output` is where its
+    streamed output stood when it last suspended. `saves` maps the checkpoint that an entry saved last to the output position at which that
+    entry suspended; `entries` counts suspensions.
+    """
+
+    id: str
+    name: str
+    digest: str
+    status: str
+    attempts: int = 0
+    entries: int = 0
+    due: Millis | None = None
+    error: Failure | None = None
+    since: Millis = 0
+    woken: bool = False
+    output: int = 0
+    saves: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class HookState:
+    """One hook, at workflow level when `step` is None."""
+
+    id: str
+    name: str
+    step: str | None
+    status: str
+    since: Millis
+    expires_at: Millis | None = None
+    due_at: Millis | None = None
+    payload: Payload | None = None
+    notify_attempts: int = 0
+    notify_due: Millis | None = None
+    error: Failure | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether an answer can still come."""
+        return self.status in ("open", "notifying")
+
+
+@dataclass(slots=True)
+class TimerState:
+    """One timer that was started or fired."""
+
+    id: str
+    name: str
+    status: str
+    since: Millis
+    due: Millis
+
+
+class RunState:
+    """What a run's log says, so far."""
+
+    __slots__ = (
+        "at",
+        "cancel",
+        "error",
+        "hooks",
+        "last",
+        "result",
+        "started",
+        "status",
+        "steps",
+        "timers",
+    )
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.at: Millis = 0
+        self.status: str | None = None
+        self.started: e.RunStarted | None = None
+        self.steps: dict[str, StepState] = {}
+        self.hooks: dict[str, HookState] = {}
+        self.timers: dict[str, TimerState] = {}
+        self.cancel: e.CancelRequested | None = None
+        self.result: Payload | None = None
+        self.error: Failure | None = None
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the run has ended."""
+        return self.status in ("completed", "failed", "cancelled")
+
+    def waits(self) -> tuple[Wait, ...]:
+        """All that the run waits for, oldest first."""
+        found = [
+            Wait(kind="hook", id=h.id, name=h.name, since=h.since, until=h.expires_at or h.due_at)
+            for h in self.hooks.values()
+            if h.open
+        ]
+        found += [
+            Wait(kind="timer", id=t.id, name=t.name, since=t.since, until=t.due)
+            for t in self.timers.values()
+            if t.status == "started"
+        ]
+        found += [
+            Wait(kind="retry", id=s.id, name=s.name, since=s.since, until=s.due)
+            for s in self.steps.values()
+            if s.due is not None
+        ]
+        return tuple(sorted(found, key=lambda wait: (wait.since, wait.id)))
+
+    def alarms(self) -> dict[tuple[str, int], Millis]:
+        """The times at which the run must be woken, by wait id and arm number."""
+        found = {
+            (h.id, h.notify_attempts): due
+            for h in self.hooks.values()
+            if h.open and (due := h.notify_due or h.expires_at) is not None
+        }
+        found |= {(t.id, 0): t.due for t in self.timers.values() if t.status == "started"}
+        found |= {(s.id, s.attempts): s.due for s in self.steps.values() if s.due is not None}
+        return found
+
+    def apply(self, event: e.Event) -> None:
+        """Take the next event in. Raises `CorruptHistory` if it cannot follow."""
+        if self.status != "running" and not (self.status is None and event.type == "RunStarted"):
+            raise CorruptHistory(f"{event.type} cannot follow: the run is {self.status or 'new'}")
+        _APPLY[event.type](self, event)
+        self.last += 1
+        self.at = max(self.at, event.at)
+
+
+def fold(events: Iterable[e.Event]) -> RunState:
+    """The state after these events, from the beginning."""
+    state = RunState()
+    for event in events:
+        state.apply(event)
+    return state
+
+
+def _run_started(state: RunState, event: e.RunStarted) -> None:
+    state.status = follow(RUN, state.status, event.type, "the run")
+    state.started = event
+
+
+def _run_completed(state: RunState, event: e.RunCompleted) -> None:
+    state.status = follow(RUN, state.status, event.type, "the run")
+    state.result = event.result
+
+
+def _run_failed(state: RunState, event: e.RunFailed) -> None:
+    state.status = follow(RUN, state.status, event.type, "the run")
+    state.error = event.error
+
+
+def _run_cancelled(state: RunState, event: e.RunCancelled) -> None:
+    state.status = follow(RUN, state.status, event.type, "the run")
+
+
+def _cancel_requested(state: RunState, event: e.CancelRequested) -> None:
+    if state.cancel is None:
+        state.cancel = event
+
+
+_StepEvent = (
+    e.StepStarted
+    | e.StepCompleted
+    | e.StepFailed
+    | e.StepRetryScheduled
+    | e.StepSuspended
+    | e.StepCancelled
+)
+
+
+def _step(state: RunState, event: _StepEvent) -> StepState:
+    step = state.steps.get(event.step)
+    if step is None:
+        status = follow(STEP, None, event.type, event.step)
+        step = StepState(event.step, event.name, event.digest, status)
+        state.steps[event.step] = step
+    else:
+        step.status = follow(STEP, step.status, event.type, event.step)
+    step.due = None
+    step.since = event.at
+    return step
+
+
+def _step_started(state: RunState, event: e.StepStarted) -> None:
+    _step(state, event).attempts = event.attempt
+
+
+def _step_ended(state: RunState, event: e.StepCompleted | e.StepFailed) -> None:
+    _step(state, event).attempts = event.attempt
+
+
+def _step_retry(state: RunState, event: e.StepRetryScheduled) -> None:
+    step = _step(state, event)
+    step.attempts = event.attempt
+    step.due = event.due
+    step.error = event.error
+
+
+def _step_suspended(state: RunState, event: e.StepSuspended) -> None:
+    step = _step(state, event)
+    step.attempts = event.attempt - 1
+    step.entries = event.entry
+    step.woken = False
+    step.output = event.output
+    if event.save_id is not None:
+        step.saves[event.save_id] = event.output
+
+
+def _step_cancelled(state: RunState, event: e.StepCancelled) -> None:
+    _step(state, event)
+
+
+_HookEvent = (
+    e.HookOpened | e.HookNotifyFailed | e.HookReceived | e.HookExpired | e.HookFailed | e.HookClosed
+)
+
+
+def _hook(state: RunState, event: _HookEvent) -> HookState:
+    hook = state.hooks.get(event.hook)
+    if hook is None:
+        status = follow(HOOK, None, event.type, event.hook)
+        step = getattr(event, "step", None)
+        hook = HookState(event.hook, event.name, step, status, event.at)
+        state.hooks[event.hook] = hook
+    else:
+        hook.status = follow(HOOK, hook.status, event.type, event.hook)
+    hook.notify_due = None
+    return hook
+
+
+def _hook_opened(state: RunState, event: e.HookOpened) -> None:
+    hook = _hook(state, event)
+    hook.expires_at = event.expires_at
+    hook.due_at = event.due_at
+
+
+def _hook_notify_failed(state: RunState, event: e.HookNotifyFailed) -> None:
+    hook = _hook(state, event)
+    hook.notify_attempts = event.attempt
+    hook.notify_due = event.due
+    hook.error = event.error
+
+
+def _hook_received(state: RunState, event: e.HookReceived) -> None:
+    _hook_ended(state, event)
+    state.hooks[event.hook].payload = event.payload
+
+
+def _hook_failed(state: RunState, event: e.HookFailed) -> None:
+    _hook(state, event).error = event.error
+
+
+def _hook_ended(state: RunState, event: e.HookReceived | e.HookExpired | e.HookClosed) -> None:
+    hook = _hook(state, event)
+    if hook.step in state.steps:
+        state.steps[hook.step].woken = True
+
+
+def _timer(state: RunState, event: e.TimerStarted | e.TimerFired | e.TimerCancelled) -> None:
+    timer = state.timers.get(event.timer)
+    if timer is None:
+        status = follow(TIMER, None, event.type, event.timer)
+        due = event.at if isinstance(event, e.TimerCancelled) else event.due
+        state.timers[event.timer] = TimerState(event.timer, event.name, status, event.at, due)
+    else:
+        timer.status = follow(TIMER, timer.status, event.type, event.timer)
+
+
+_APPLY: dict[str, Callable[..., None]] = {
+    "RunStarted": _run_started,
+    "RunCompleted": _run_completed,
+    "RunFailed": _run_failed,
+    "RunCancelled": _run_cancelled,
+    "CancelRequested": _cancel_requested,
+    "StepStarted": _step_started,
+    "StepCompleted": _step_ended,
+    "StepFailed": _step_ended,
+    "StepRetryScheduled": _step_retry,
+    "StepSuspended": _step_suspended,
+    "StepCancelled": _step_cancelled,
+    "HookOpened": _hook_opened,
+    "HookNotifyFailed": _hook_notify_failed,
+    "HookReceived": _hook_received,
+    "HookExpired": _hook_ended,
+    "HookFailed": _hook_failed,
+    "HookClosed": _hook_ended,
+    "TimerStarted": _timer,
+    "TimerFired": _timer,
+    "TimerCancelled": _timer,
+}

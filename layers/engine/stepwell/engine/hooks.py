@@ -1,0 +1,125 @@
+"""Opening a hook: row first, then `on_created`, then the note that it was called.
+
+A crash in between finds the row and calls `on_created` again with the same token. A row that is
+found decided is taken as it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.core import events as e
+from stepwell.core.decide import decided_event
+from stepwell.core.definitions import HookDefinition, OnCreated
+from stepwell.core.records import Decision, HookRow, HookStatus
+from stepwell.engine.scope import TurnScope
+
+
+async def put_row(
+    scope: TurnScope, hook_id: str, definition: HookDefinition, step: str | None
+) -> HookRow:
+    """Make sure of the hook's row; the one that is there already stands."""
+    # The row lets the world in: what led to it must be durable first.
+    if scope.journal.needs_flush:
+        await scope.journal.flush()
+    now = scope.ports.clock.now()
+    deadline = None if definition.timeout is None else now + definition.timeout
+    waits = definition.on_timeout == "wait"
+    row = HookRow(
+        run_id=scope.run_id,
+        hook_id=hook_id,
+        name=definition.name,
+        step=step,
+        key_id=scope.settings.keyring.newest,
+        created_at=now,
+        expires_at=None if waits else deadline,
+        due_at=deadline if waits else None,
+        schema=definition.schema,
+    )
+    row = await scope.ports.store.put_hook(row)
+    scope.rows[hook_id] = row
+    return row
+
+
+async def notify(scope: TurnScope, row: HookRow, on_created: OnCreated | None) -> None:
+    """Call `on_created` with the hook's token. Raises what it raises."""
+    if on_created is None:
+        return
+    token = scope.settings.keyring.token(row.key_id, row.run_id, row.hook_id)
+    if inspect.iscoroutinefunction(on_created):
+        await on_created(token)
+        return
+    result = await in_thread(scope, lambda: on_created(token))
+    if inspect.isawaitable(result):
+        await result
+
+
+async def in_thread(scope: TurnScope, function: Callable[[], Any]) -> Any:
+    """Run a plain function of the author's off the loop."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result((result, error))
+
+    def call() -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = function()
+        except BaseException as raised:  # handed to the awaiting side
+            error = raised
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:
+            return  # the loop is gone: nobody waits
+
+    scope.pool.submit(call)
+    result, error = await future
+    if error is not None:
+        raise error
+    return result
+
+
+def opened(scope: TurnScope, row: HookRow) -> e.HookOpened:
+    """The event that says `on_created` was called for a row."""
+    return e.HookOpened(
+        at=scope.journal.now(),
+        hook=row.hook_id,
+        name=row.name,
+        step=row.step,
+        expires_at=row.expires_at,
+        due_at=row.due_at,
+    )
+
+
+def decision_event(scope: TurnScope, row: HookRow) -> e.Event | None:
+    """The event that records a row's decision; None when there is none, or it is recorded."""
+    return decided_event(scope.state, row, scope.journal.now())
+
+
+def record_decision(scope: TurnScope, row: HookRow) -> bool:
+    """Record a decided row that is not recorded yet. Whether the row is decided."""
+    event = decision_event(scope, row)
+    if event is not None:
+        scope.journal.record(event)
+    return row.status is not HookStatus.PENDING
+
+
+async def close_row(scope: TurnScope, hook_id: str) -> HookRow | None:
+    """Close a hook's row, unless it was decided before. Returns the row that stands."""
+    decision = Decision(
+        status=HookStatus.CLOSED, decision_id="closed", decided_at=scope.journal.now()
+    )
+    return await scope.ports.store.decide_hook(scope.run_id, hook_id, decision)
+
+
+async def close(scope: TurnScope, hook_id: str) -> None:
+    """Close an open hook, or record the decision that came first."""
+    row = await close_row(scope, hook_id)
+    if row is not None:
+        record_decision(scope, row)

@@ -1,0 +1,100 @@
+"""The journal of a turn: events are recorded at once and committed in groups.
+
+An event must be durable before the next effect, not one by one. `flush` makes everything recorded
+so far durable; while one commit is in flight new events queue behind it and leave together in the
+next item. Each commit claims its event number; a turn that loses the claim is a zombie and stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from stepwell.core.events import Commit, Event, RunStarted
+from stepwell.core.records import Millis
+from stepwell.core.state import RunState
+from stepwell.engine.ports import Clock, Store
+from stepwell.errors import StepwellError
+
+#: Events in one commit, and their rough size in characters: an item may hold 400 KB.
+_BATCH_EVENTS = 2_000
+_BATCH_SIZE = 150_000
+#: What an event weighs besides its value.
+_EVENT_WEIGHT = 400
+
+
+class Fenced(StepwellError):
+    """Another turn of the run went on in the meantime: give the message back, never acknowledge."""
+
+
+class Journal:
+    """The one writer of a run's log during one turn."""
+
+    def __init__(self, store: Store, clock: Clock, run_id: str, turn: str, state: RunState) -> None:
+        self.state = state
+        self._store = store
+        self._clock = clock
+        self._run_id = run_id
+        self._turn = turn
+        self._buffer: list[Event] = []
+        self._next = state.last + 1
+        self._commits = 0
+        self._lock = asyncio.Lock()
+
+    def now(self) -> Millis:
+        """The time of the next event: the clock's, never before the event that went before."""
+        return max(self._clock.now(), self.state.at)
+
+    def record(self, event: Event) -> None:
+        """Take an event into the state; it is durable after the next `flush`."""
+        self.state.apply(event)
+        self._buffer.append(event)
+
+    @property
+    def durable(self) -> int:
+        """The number of the last event that is known to be durable."""
+        return self._next - 1
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether an effect has to wait for a `flush`.
+
+        The first event alone does not: it is a function of the header, which is durable.
+        """
+        buffer = self._buffer
+        return bool(buffer) and not (len(buffer) == 1 and isinstance(buffer[0], RunStarted))
+
+    async def flush(self) -> None:
+        """Make all that is recorded durable. Raises `Fenced` if another turn wrote meanwhile."""
+        target = self._next + len(self._buffer)
+        while self._next < target:
+            async with self._lock:
+                if self._next < target:
+                    await self._commit()
+
+    async def _commit(self) -> None:
+        events = self._batch()
+        self._commits += 1
+        commit = Commit(first=self._next, turn=self._turn, number=self._commits, events=events)
+        if not await self._store.append(self._run_id, commit):
+            raise Fenced(f"event {self._next} of run {self._run_id!r} was written by another turn")
+        del self._buffer[: len(events)]
+        self._next += len(events)
+
+    def _batch(self) -> tuple[Event, ...]:
+        if len(self._buffer) == 1:
+            return (self._buffer[0],)
+        size = count = 0
+        for event in self._buffer[:_BATCH_EVENTS]:
+            size += _weight(event)
+            if count and size > _BATCH_SIZE:
+                break
+            count += 1
+        return tuple(self._buffer[:count])
+
+
+def _weight(event: Event) -> int:
+    value = getattr(event, "result", None) or getattr(event, "payload", None)
+    if value is None:
+        value = getattr(event, "input", None) or ""
+    error = getattr(event, "error", None)
+    return _EVENT_WEIGHT + len(value) + (16_000 if error is not None else 0)

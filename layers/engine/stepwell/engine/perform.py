@@ -1,0 +1,410 @@
+"""Performing commands: what the workflow asks for becomes effects, outcomes become events.
+
+Steps and hook openings run concurrently as tasks of the turn's loop. Each reports once; reports
+are taken one at a time: recorded, then fed to the replay, which may ask for more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from stepwell.core import events as e
+from stepwell.core.commands import OpenHook, RunStep, StartTimer
+from stepwell.core.failure import describe
+from stepwell.core.records import HookRow, Millis
+from stepwell.engine import hooks
+from stepwell.engine.replay import Replay
+from stepwell.engine.scope import TurnScope
+from stepwell.engine.step_runner import Broken, Done, EntryOutcome, Failed, StepEntry, Waiting
+from stepwell.errors import Failure
+
+
+class Performer:
+    """Performs the commands of one turn."""
+
+    def __init__(self, scope: TurnScope, replay: Replay, fraction: Callable[[], float]) -> None:
+        self._scope = scope
+        self._replay = replay
+        self._fraction = fraction
+        self._entries: dict[str, StepEntry] = {}
+        self._openings: dict[str, asyncio.Task[None]] = {}
+        self._begun: set[str] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._reports: deque[Callable[[], Coroutine[Any, Any, None] | None]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._look: asyncio.TimerHandle | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is in flight that will report."""
+        return bool(self._entries or self._openings or self._reports)
+
+    @property
+    def reported(self) -> bool:
+        """Whether a report waits to be taken."""
+        return bool(self._reports)
+
+    # -- beginning -----------------------------------------------------------------------------
+
+    async def begin(self, *, new_steps: bool) -> bool:
+        """Begin what is asked for and can begin now. Whether steps were held back.
+
+        `new_steps=False` begins no step: the turn is out of time.
+        """
+        self._fire_due_timers()
+        self._take_withdrawn()
+        held = False
+        starts: list[RunStep] = []
+        for pending in list(self._replay.pending.values()):
+            command = pending.command
+            if command.id in self._begun or isinstance(command, StartTimer):
+                continue
+            if isinstance(command, OpenHook):
+                self._begin_hook(command)
+            elif self._can_start(command):
+                held = held or not new_steps
+                if new_steps:
+                    starts.append(command)
+        await self._start(starts)
+        return held
+
+    def _fire_due_timers(self) -> None:
+        """Feed timers whose time has come, until there are none; each may ask for more."""
+        while self._replay.outcome is None:
+            due = [
+                pending.command
+                for pending in self._replay.pending.values()
+                if isinstance(pending.command, StartTimer) and self._scope.due(pending.command.due)
+            ]
+            if not due:
+                return
+            timer = min(due, key=lambda command: (command.due, command.id))
+            at = max(self._scope.journal.now(), timer.due)
+            self._record(e.TimerFired(at=at, timer=timer.id, name=timer.name, due=timer.due))
+
+    def next_timer(self) -> Millis | None:
+        """When the earliest timer is due that the workflow waits for."""
+        return min(
+            (
+                pending.command.due
+                for pending in self._replay.pending.values()
+                if isinstance(pending.command, StartTimer)
+            ),
+            default=None,
+        )
+
+    def _can_start(self, command: RunStep) -> bool:
+        known = self._scope.state.steps.get(command.id)
+        if known is None or known.status == "started":
+            return True
+        if known.status == "retrying":
+            return known.due is None or self._scope.due(known.due)
+        return known.status == "suspended" and known.woken
+
+    async def _start(self, commands: list[RunStep]) -> None:
+        if not commands:
+            return
+        ready = [command for command in commands if not self._interrupted_too_often(command)]
+        if self._scope.redelivered:
+            # The last delivery of this message may have died in one of these: count the tries.
+            for command in ready:
+                self._record_start(command)
+        if ready and self._scope.journal.needs_flush:
+            await self._scope.journal.flush()
+        for command in ready:
+            entry = StepEntry(self._scope, command, self._report_entry)
+            self._entries[command.id] = entry
+            self._begun.add(command.id)
+            entry.start()
+
+    def _interrupted_too_often(self, command: RunStep) -> bool:
+        known = self._scope.state.steps.get(command.id)
+        if known is None or known.status != "started":
+            return False
+        if known.attempts < command.step.retry.max_attempts:
+            return False
+        failure = Failure(
+            type="stepwell.StepInterrupted",
+            message=f"the process died in attempt {known.attempts}, and it was the last one",
+        )
+        self._fail(command, known.attempts, failure, "interrupted")
+        return True
+
+    def _record_start(self, command: RunStep) -> None:
+        known = self._scope.state.steps.get(command.id)
+        self._scope.journal.record(
+            e.StepStarted(
+                at=self._scope.journal.now(),
+                step=command.id,
+                name=command.step.name,
+                digest=command.digest,
+                attempt=1 if known is None else known.attempts + 1,
+            )
+        )
+
+    def _begin_hook(self, command: OpenHook) -> None:
+        known = self._scope.state.hooks.get(command.id)
+        if known is not None and not (
+            known.status == "notifying"
+            and known.notify_due is not None
+            and self._scope.due(known.notify_due)
+        ):
+            return
+        self._begun.add(command.id)
+        task = asyncio.get_running_loop().create_task(self._open(command))
+        self._openings[command.id] = task
+
+    async def _open(self, command: OpenHook) -> None:
+        scope = self._scope
+        try:
+            row = await hooks.put_row(scope, command.id, command.hook, None)
+        except Exception as error:  # a port failed: the turn ends with it
+            self._report(partial(_raise, error), command.id)
+            return
+        try:
+            if row.status == "PENDING":
+                await hooks.notify(scope, row, command.hook.on_created)
+        except Exception as error:  # the author's function may raise anything
+            self._report(partial(self._notify_failed, command, row, error), command.id)
+            return
+        self._report(partial(self._opened, row), command.id)
+
+    # -- reports -------------------------------------------------------------------------------
+
+    def _report(self, report: Callable[[], Coroutine[Any, Any, None] | None], opening: str) -> None:
+        self._openings.pop(opening, None)
+        self._reports.append(report)
+        self._wake()
+
+    def _report_entry(self, entry: StepEntry, outcome: EntryOutcome) -> None:
+        self._reports.append(partial(self._entry_ended, entry, outcome))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait until something is reported, a timer is due or it is time to look at the header."""
+        if self._reports:
+            return
+        loop = asyncio.get_running_loop()
+        if self._look is None:
+            every = self._scope.settings.look_every / 1000
+            self._look = loop.call_later(every, self._wake)
+        self._waiter = loop.create_future()
+        due = self.next_timer()
+        alarm = None if due is None else loop.create_task(self._alarm(due))
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if alarm is not None:
+                alarm.cancel()
+        if self._look.when() <= loop.time():
+            self._look = None
+            await self._look_at_header()
+
+    async def _alarm(self, due: Millis) -> None:
+        await self._scope.ports.clock.sleep_until(due)
+        self._wake()
+
+    async def _look_at_header(self) -> None:
+        header = await self._scope.ports.store.get_header(self._scope.run_id)
+        if header is not None and header.cancel_requested:
+            for entry in self._entries.values():
+                entry.flag_cancelled()
+
+    async def take_reports(self) -> None:
+        """Record what was reported and feed it, one report at a time."""
+        while self._reports and self._replay.outcome is None:
+            work = self._reports.popleft()()
+            if work is not None:
+                await work
+
+    def _entry_ended(
+        self, entry: StepEntry, outcome: EntryOutcome
+    ) -> Coroutine[Any, Any, None] | None:
+        command = entry.command
+        self._entries.pop(command.id, None)
+        if isinstance(outcome, Broken):
+            raise outcome.error
+        at = self._scope.journal.now()
+        if isinstance(outcome, Done):
+            completed = e.StepCompleted(
+                at=at,
+                step=command.id,
+                name=command.step.name,
+                digest=command.digest,
+                attempt=entry.attempt,
+                result=outcome.result,
+                output=outcome.output,
+            )
+            self._record(completed, outcome.value)
+        elif isinstance(outcome, Waiting):
+            self._begun.discard(command.id)
+            self._suspended(entry, outcome, at)
+            return None
+        elif self._failed(entry, outcome):
+            self._begun.discard(command.id)
+            return None
+        return self._close_hooks_of(command.id) if self._holds_hooks(command.id) else None
+
+    def _suspended(self, entry: StepEntry, outcome: Waiting, at: Millis) -> None:
+        command = entry.command
+        self._scope.journal.record(
+            e.StepSuspended(
+                at=at,
+                step=command.id,
+                name=command.step.name,
+                digest=command.digest,
+                attempt=entry.attempt,
+                entry=entry.entry,
+                output=outcome.output,
+                save_id=outcome.save_id,
+            )
+        )
+
+    def _failed(self, entry: StepEntry, outcome: Failed) -> bool:
+        """Record a failed try. Whether another one is to come."""
+        command = entry.command
+        now = self._scope.journal.now()
+        due = command.step.retry.decide(
+            outcome.error, entry.attempt, fraction=self._fraction(), now=now
+        )
+        if due is None:
+            self._fail(command, entry.attempt, outcome.failure, outcome.reason)
+            return False
+        self._scope.journal.record(
+            e.StepRetryScheduled(
+                at=now,
+                step=command.id,
+                name=command.step.name,
+                digest=command.digest,
+                attempt=entry.attempt,
+                error=outcome.failure,
+                due=due,
+            )
+        )
+        return True
+
+    def _fail(self, command: RunStep, attempt: int, failure: Failure, reason: Any) -> None:
+        self._record(
+            e.StepFailed(
+                at=self._scope.journal.now(),
+                step=command.id,
+                name=command.step.name,
+                digest=command.digest,
+                attempt=attempt,
+                error=failure,
+                reason=reason,
+            )
+        )
+
+    def _holds_hooks(self, step: str) -> bool:
+        return any(hook.step == step and hook.open for hook in self._scope.state.hooks.values())
+
+    async def _close_hooks_of(self, step: str) -> None:
+        for hook in list(self._scope.state.hooks.values()):
+            if hook.step == step and hook.open:
+                await hooks.close(self._scope, hook.id)
+
+    def _opened(self, row: HookRow) -> None:
+        if row.status == "PENDING":
+            self._scope.journal.record(hooks.opened(self._scope, row))
+            return
+        event = hooks.decision_event(self._scope, row)
+        if event is not None:
+            self._record(event)
+
+    def _notify_failed(
+        self, command: OpenHook, row: HookRow, error: Exception
+    ) -> Coroutine[Any, Any, None] | None:
+        known = self._scope.state.hooks.get(command.id)
+        attempt = 1 if known is None else known.notify_attempts + 1
+        now = self._scope.journal.now()
+        policy = self._scope.settings.notify_retry
+        due = policy.decide(error, attempt, fraction=self._fraction(), now=now)
+        if due is None:
+            return self._notify_failed_for_good(command, row, error)
+        self._begun.discard(command.id)
+        self._scope.journal.record(
+            e.HookNotifyFailed(
+                at=now,
+                hook=command.id,
+                name=row.name,
+                attempt=attempt,
+                error=describe(error),
+                due=due,
+            )
+        )
+        return None
+
+    async def _notify_failed_for_good(
+        self, command: OpenHook, row: HookRow, error: Exception
+    ) -> None:
+        # The row first: from here on nobody can answer what nobody was told of.
+        standing = await hooks.close_row(self._scope, row.hook_id)
+        if standing is not None and standing.status != "CLOSED":
+            event = hooks.decision_event(self._scope, standing)
+            if event is not None:
+                self._record(event)
+            return
+        self._record(
+            e.HookFailed(
+                at=self._scope.journal.now(),
+                hook=command.id,
+                name=row.name,
+                error=describe(error),
+            )
+        )
+
+    def _record(self, event: e.Event, value: Any = None) -> None:
+        self._scope.journal.record(event)
+        if isinstance(event, e.StepCompleted):
+            self._replay.feed(event, value)
+        else:
+            self._replay.feed(event)
+
+    # -- withdrawing -----------------------------------------------------------------------------
+
+    def _take_withdrawn(self) -> None:
+        for command in self._replay.withdrawn:
+            entry = self._entries.pop(command.id, None)
+            if entry is not None:
+                self._leave(entry)
+        self._replay.withdrawn.clear()
+
+    def _leave(self, entry: StepEntry) -> None:
+        entry.withdraw()
+        if entry.task is not None and not entry.blocking:
+            self._leaving.add(entry.task)
+
+    async def stop(self) -> None:
+        """End what is in flight; its outcomes are dropped. Bodies get a grace to clean up."""
+        for entry in self._entries.values():
+            self._leave(entry)
+        self._entries.clear()
+        for task in self._openings.values():
+            task.cancel()
+            self._leaving.add(task)
+        self._openings.clear()
+        if self._look is not None:
+            self._look.cancel()
+        if self._leaving:
+            grace = self._scope.settings.step_grace / 1000
+            await asyncio.wait(self._leaving, timeout=grace)
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def default_fraction() -> float:
+    """A random number in [0, 1) for the jitter of retries."""
+    return secrets.randbits(53) / (1 << 53)

@@ -1,0 +1,217 @@
+"""Ports: all that the engine asks of the world. Adapters implement them; the engine sees no other.
+
+Each write states its condition. A conditional write that loses is an answer, not an error; errors
+are for a port that could not do its work, and then the message is given back. `TransientError` is
+raised for these (throttling, a locked file, a lost reply): the turn gives its message back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from stepwell.core.events import Commit
+from stepwell.core.messages import Message
+from stepwell.core.records import (
+    Checkpoint,
+    Chunk,
+    Decision,
+    HookRow,
+    Millis,
+    RunHeader,
+    RunStatus,
+)
+from stepwell.errors import StepwellError
+
+T = TypeVar("T")
+
+
+class TransientError(StepwellError):
+    """A port could not do its work now. The message is given back and tried again."""
+
+
+class ItemTooLarge(StepwellError):
+    """One item is above what a row or a message may hold. Permanent: trying again cannot help."""
+
+    def __init__(self, item: str, size: int, limit: int) -> None:
+        super().__init__(f"{item}: {size:,} bytes, the limit is {limit:,}")
+        self.item = item
+        self.size = size
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRows:
+    """What one consistent read of a run brings: header, log and hooks, all pages of them."""
+
+    header: RunHeader | None
+    commits: tuple[Commit, ...]
+    hooks: tuple[HookRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """Part of a list. `cursor` is opaque; None at the end."""
+
+    items: tuple[T, ...]
+    cursor: str | None = None
+
+
+class Store(Protocol):
+    """The table. All reads named here are strongly consistent, but for the two lists."""
+
+    async def load(self, run_id: str) -> RunRows:
+        """Header, log in order and hooks of one run; every page of it."""
+
+    async def get_header(self, run_id: str) -> RunHeader | None:
+        """The header alone."""
+
+    async def put_header(self, header: RunHeader) -> RunHeader:
+        """Put if absent. Returns the header that stands: this one, or the one already there."""
+
+    async def update_header(self, header: RunHeader) -> bool:
+        """Replace, only if one is there whose `last_event` is not higher. Whether it was done.
+
+        A `cancel_requested` flag that stands is kept.
+        """
+
+    async def request_cancel(self, run_id: str) -> bool:
+        """Set `cancel_requested` on an existing header. Whether there is one."""
+
+    async def append(self, run_id: str, commit: Commit) -> bool:
+        """Put the commit, only if no item has its first number. Whether it stands.
+
+        True also when the item there has the same `turn` and `number`: an own write whose reply
+        was lost.
+        """
+
+    async def get_hook(self, run_id: str, hook_id: str) -> HookRow | None:
+        """One hook row."""
+
+    async def put_hook(self, row: HookRow) -> HookRow:
+        """Put if absent. Returns the row that stands: this one, or the one already there."""
+
+    async def decide_hook(self, run_id: str, hook_id: str, decision: Decision) -> HookRow | None:
+        """Decide a PENDING row. Returns the row that stands, None if there is none.
+
+        Whoever loses reads what the winner wrote.
+        """
+
+    async def get_checkpoint(self, run_id: str, step: str) -> Checkpoint | None:
+        """The checkpoint of a step."""
+
+    async def put_checkpoint(self, checkpoint: Checkpoint) -> bool:
+        """Put, unless one with a higher `last_event` stands. Whether it was put."""
+
+    async def put_chunk(self, chunk: Chunk) -> bool:
+        """Put if no row has its position. Whether it was put."""
+
+    async def get_chunks(
+        self, run_id: str, step: str, *, after: int = 0, limit: int | None = None
+    ) -> tuple[Chunk, ...]:
+        """Output rows with a position above `after`, in order; all of them without `limit`."""
+
+    async def list_runs(
+        self,
+        *,
+        workflow: str | None = None,
+        status: RunStatus | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[RunHeader]:
+        """Runs, newest first; ties by run id. May lag. Raises `ValueError` on a bad cursor."""
+
+    async def list_hooks(
+        self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[HookRow]:
+        """PENDING hooks, oldest first; ties by run and hook id. May lag."""
+
+
+class Blobs(Protocol):
+    """Large values by content hash. Writing the same hash twice is harmless."""
+
+    async def put(self, sha256: str, data: bytes) -> None:
+        """Store bytes under the hash of the value they carry."""
+
+    async def get(self, sha256: str) -> bytes:
+        """The bytes. Raises `BlobMissing` if they are not there."""
+
+
+class BlobMissing(StepwellError):
+    """A value's blob is gone: it was removed by hand or by a lifecycle rule."""
+
+    def __init__(self, sha256: str) -> None:
+        super().__init__(f"the blob {sha256} of a recorded value is missing")
+        self.sha256 = sha256
+
+
+class Queue(Protocol):
+    """The run queue: groups by run id, one message of a group in flight, order within a group."""
+
+    async def send(self, message: Message) -> None:
+        """Send to the group of the message's run. Equal bodies within five minutes are one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A received message. `receipt` deletes or gives back just this receive of it."""
+
+    body: str
+    receipt: str
+    receive_count: int
+    message_id: str
+
+
+class Consumer(Protocol):
+    """The receiving end of the run queue, where the engine itself pulls (not on Lambda)."""
+
+    async def receive(self) -> Delivery | None:
+        """The next message whose group is free, now; None if there is none."""
+
+    async def delete(self, delivery: Delivery) -> bool:
+        """Acknowledge. False when the receipt is stale: the message was delivered again."""
+
+    async def give_back(self, delivery: Delivery, *, delay: Millis = 0) -> bool:
+        """Make the message visible again after `delay` ms. False when the receipt is stale."""
+
+    async def reject(self, delivery: Delivery, reason: str) -> None:
+        """Move the message to the dead letters at once, with the reason."""
+
+
+class Timers(Protocol):
+    """Durable timers: at `due`, or later, a `TimerDue` message is sent. May be late, twice."""
+
+    async def start(self, run_id: str, wait_id: str, arm: int, due: Millis) -> None:
+        """Make sure of a timer. Starting an existing one changes nothing."""
+
+    async def cancel(self, run_id: str, wait_id: str, arm: int) -> None:
+        """Forget a timer; it may still fire."""
+
+
+class Clock(Protocol):
+    """The one source of time."""
+
+    def now(self) -> Millis:
+        """Milliseconds since the epoch, UTC."""
+
+    async def sleep_until(self, due: Millis) -> None:
+        """Return when `now()` has reached a time."""
+
+
+class Ids(Protocol):
+    """The one source of randomness for ids and seeds."""
+
+    def new_id(self) -> str:
+        """A new unguessable id: 128 random bits as 32 hex digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """All ports of one deployment, made once by an adapter."""
+
+    store: Store
+    blobs: Blobs
+    queue: Queue
+    timers: Timers
+    clock: Clock
+    ids: Ids

@@ -1,0 +1,41 @@
+"""What all parts of one turn share: the run, its rows, and the means to change them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stepwell.core.records import HookRow, Millis, RunHeader
+from stepwell.core.state import RunState
+from stepwell.engine.journal import Journal
+from stepwell.engine.ports import Ports
+from stepwell.engine.settings import Settings
+from stepwell.engine.threads import ThreadPool
+from stepwell.engine.values import Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnScope:
+    """One turn. `header` is as it was loaded. `time` is what it judges deadlines by; `redelivered` that its message came before.
+
+    `rows` holds the run's hook rows by hook id, those put in this turn added to those loaded.
+    """
+
+    header: RunHeader
+    ports: Ports
+    settings: Settings
+    pool: ThreadPool
+    state: RunState
+    journal: Journal
+    values: Values
+    rows: dict[str, HookRow]
+    time: Millis
+    redelivered: bool
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.header.run_id
+
+    def due(self, when: Millis) -> bool:
+        """Whether a time has come, for this turn."""
+        return when <= max(self.time, self.ports.clock.now())

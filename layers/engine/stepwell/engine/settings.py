@@ -1,0 +1,28 @@
+"""Settings of an engine: limits that are the same for all runs of a deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stepwell.core.payload import Sizes
+from stepwell.core.records import Millis
+from stepwell.core.retry import RetryPolicy
+from stepwell.core.tokens import Keyring
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a deployment fixes.
+
+    `look_every` is how often a turn with steps in flight reads the header for a cancel;
+    `step_grace` how long a cancelled step may take to clean up before it is abandoned;
+    `turn_time` after how long a turn starts no more steps and hands over to the next one;
+    `notify_retry` how often `on_created` of a workflow's hook is tried.
+    """
+
+    keyring: Keyring
+    sizes: Sizes = field(default_factory=Sizes)
+    look_every: Millis = 5_000
+    step_grace: Millis = 2_000
+    turn_time: Millis = 90_000
+    notify_retry: RetryPolicy = field(default_factory=RetryPolicy)

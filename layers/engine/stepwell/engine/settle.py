@@ -1,0 +1,179 @@
+"""Settling a turn: leave the run ended, waiting, handed over or blocked, and nothing in between.
+
+Order matters, for a crash may come between any two writes: rows before events that rest on them,
+events before timers, timers before the header, the header before the message is acknowledged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
+from stepwell.core import events as e
+from stepwell.core.commands import StartTimer
+from stepwell.core.definitions import WorkflowDefinition
+from stepwell.core.failure import describe
+from stepwell.core.messages import Continue, Message, dump_message
+from stepwell.core.records import Attention, HookStatus, Millis, RunHeader, RunStatus
+from stepwell.engine import hooks
+from stepwell.engine.journal import Fenced
+from stepwell.engine.replay import Cancelled, Outcome, Raised, Replay, Returned
+from stepwell.engine.scope import TurnScope
+from stepwell.errors import Failure, PayloadError, StepFailed, UsageError
+
+Alarms = dict[tuple[str, int], Millis]
+
+_STATUS = {
+    "completed": RunStatus.COMPLETED,
+    "failed": RunStatus.FAILED,
+    "cancelled": RunStatus.CANCELLED,
+    "running": RunStatus.SUSPENDED,
+}
+
+
+async def finish(
+    scope: TurnScope, workflow: WorkflowDefinition, outcome: Outcome, before: Alarms
+) -> None:
+    """End the run: close its open rows, write its last events, then its header, drop timers."""
+    await _close_rows(scope)
+    scope.journal.record(await _last_event(scope, workflow, outcome))
+    await scope.journal.flush()
+    await write_header(scope)
+    for wait_id, arm in before:
+        await scope.ports.timers.cancel(scope.run_id, wait_id, arm)
+
+
+async def _close_rows(scope: TurnScope) -> None:
+    # A row found decided is recorded: its answer was promised to somebody.
+    for row in list(scope.rows.values()):
+        known = scope.state.hooks.get(row.hook_id)
+        if row.status is HookStatus.PENDING and (known is None or known.open):
+            await hooks.close(scope, row.hook_id)
+
+
+async def _last_event(
+    scope: TurnScope, workflow: WorkflowDefinition, outcome: Outcome
+) -> e.RunCompleted | e.RunFailed | e.RunCancelled:
+    at = scope.journal.now()
+    if isinstance(outcome, Cancelled):
+        cancel = scope.state.cancel
+        return e.RunCancelled(at=at, reason=None if cancel is None else cancel.reason)
+    if isinstance(outcome, Returned):
+        try:
+            return e.RunCompleted(at=at, result=await _result(scope, workflow, outcome))
+        except PayloadError as error:
+            return e.RunFailed(at=at, error=describe(error))
+    assert isinstance(outcome, Raised)
+    return e.RunFailed(at=at, error=failure_of(outcome.error))
+
+
+async def _result(scope: TurnScope, workflow: WorkflowDefinition, outcome: Returned) -> str:
+    owner = f"workflow {workflow.name!r}"
+    if outcome.value is STEP_HOOK_TIMEOUT:
+        raise PayloadError(owner, "$", "STEP_HOOK_TIMEOUT is a mark, not a value")
+    text, _ = workflow.result.round_trip(outcome.value)
+    return await scope.values.put(text, owner)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An exception as recorded; a failed step keeps what it failed with as the cause."""
+    failure = describe(error)
+    if isinstance(error, StepFailed) and failure.cause is None:
+        return replace(failure, cause=error.failure)
+    return failure
+
+
+async def note_waits(scope: TurnScope, replay: Replay) -> None:
+    """Record what the run waits for from here on, and what it does not wait for any more."""
+    state, journal, pending = scope.state, scope.journal, replay.pending
+    for waiting in pending.values():
+        command = waiting.command
+        if isinstance(command, StartTimer) and command.id not in state.timers:
+            journal.record(
+                e.TimerStarted(
+                    at=journal.now(), timer=command.id, name=command.name, due=command.due
+                )
+            )
+    for timer in list(state.timers.values()):
+        if timer.status == "started" and timer.id not in pending:
+            journal.record(e.TimerCancelled(at=journal.now(), timer=timer.id, name=timer.name))
+    for step in list(state.steps.values()):
+        if step.status in ("started", "suspended", "retrying") and step.id not in pending:
+            journal.record(
+                e.StepCancelled(at=journal.now(), step=step.id, name=step.name, digest=step.digest)
+            )
+    for hook in list(state.hooks.values()):
+        if hook.open and (hook.step or hook.id) not in pending:
+            await hooks.close(scope, hook.id)
+
+
+async def suspend(scope: TurnScope, before: Alarms) -> None:
+    """Leave the run waiting: events, then timers, then the header."""
+    await scope.journal.flush()
+    await set_alarms(scope, before)
+    await write_header(scope)
+
+
+async def set_alarms(scope: TurnScope, before: Alarms) -> None:
+    """Start the timers that the run needs and stop the others.
+
+    A message that was delivered before may have died after its events and before its timers, so
+    then all of them are made sure of.
+    """
+    after = scope.state.alarms()
+    timers = scope.ports.timers
+    for key, due in after.items():
+        if scope.redelivered or before.get(key) != due:
+            await timers.start(scope.run_id, key[0], key[1], due)
+    for key in before.keys() - after.keys():
+        await timers.cancel(scope.run_id, *key)
+
+
+async def hand_over(scope: TurnScope, message: Message, before: Alarms) -> None:
+    """The turn is out of time: make all durable and wake the next one."""
+    await suspend(scope, before)
+    # Derived from the message, so that a redelivery sends the same and a chain never repeats.
+    cause = hashlib.sha256(dump_message(message).encode()).hexdigest()[:32]
+    await scope.ports.queue.send(Continue(run_id=scope.run_id, cause=cause))
+
+
+async def block(scope: TurnScope, reason: str) -> None:
+    """Note on the header that the run cannot go on with this code. Its log stays as it is."""
+    header = scope.header
+    attention = Attention(kind="BLOCKED", reason=reason, since=scope.journal.now())
+    if header.attention is not None and header.attention.reason == reason:
+        return
+    await _update(scope, replace(header, attention=attention, updated_at=scope.ports.clock.now()))
+
+
+async def write_header(scope: TurnScope) -> None:
+    """Make the header agree with the log. Writes nothing if it does."""
+    header, state = scope.header, scope.state
+    assert state.status is not None
+    agreeing = replace(
+        header,
+        status=_STATUS[state.status],
+        last_event=state.last,
+        waiting=() if state.terminal else state.waits(),
+        attention=None,
+        result=state.result,
+        error=state.error,
+    )
+    if agreeing != header:
+        await _update(scope, replace(agreeing, updated_at=scope.ports.clock.now()))
+
+
+async def _update(scope: TurnScope, header: RunHeader) -> None:
+    if not await scope.ports.store.update_header(header):
+        raise Fenced(f"the header of run {scope.run_id!r} is already further on")
+
+
+def waits_for_nothing() -> Raised:
+    """How a run ends whose workflow waits for something that nothing can bring about."""
+    return Raised(
+        UsageError(
+            "the workflow waits for something that is no step, hook or timer, and none of those is "
+            "left that could end the wait"
+        )
+    )

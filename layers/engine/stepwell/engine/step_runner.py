@@ -1,0 +1,377 @@
+"""One entry of one step: run the body, bounded in time, to a recordable outcome.
+
+The body runs with a `StepContext` of its own. When a hook suspends it, a flag is set besides the
+exception: whatever the body does with that, the entry counts as suspended and what it returns is
+dropped. When the entry is over (timed out, abandoned, suspended) its primitives raise at once, so
+that a late body cannot change anything any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+from stepwell.authoring.checkpoints import checkpoint_type
+from stepwell.authoring.context import RUN, STEP, StepContext
+from stepwell.authoring.decorators import Result
+from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
+from stepwell.core.commands import RunStep
+from stepwell.core.definitions import HookDefinition
+from stepwell.core.failure import describe
+from stepwell.core.ids import counted, inside, keyed
+from stepwell.core.payload import codec
+from stepwell.core.records import Checkpoint, Payload
+from stepwell.engine import hooks
+from stepwell.engine.journal import Fenced
+from stepwell.engine.output import Output
+from stepwell.engine.ports import TransientError
+from stepwell.engine.scope import TurnScope
+from stepwell.errors import (
+    AmbiguousHook,
+    Failure,
+    HookError,
+    HookTimeout,
+    PayloadError,
+    Suspended,
+    UsageError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The body returned; `value` is what a replay will decode from `result`."""
+
+    result: Payload
+    value: Any
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The try failed; `error` is what decides about another one."""
+
+    error: BaseException
+    failure: Failure
+    reason: Literal["error", "timeout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The body waits for a hook."""
+
+    output: int
+    save_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A port failed or the turn is a zombie: the turn must give its message back."""
+
+    error: BaseException
+
+
+EntryOutcome = Done | Failed | Waiting | Broken
+
+
+class StepEntry(StepContext):
+    """An entry of a step. `report` is called once, with its outcome, on the turn's loop."""
+
+    def __init__(
+        self,
+        scope: TurnScope,
+        command: RunStep,
+        report: Callable[[StepEntry, EntryOutcome], None],
+    ) -> None:
+        known = scope.state.steps.get(command.id)
+        self.command = command
+        self.run_id = scope.run_id
+        self.step_id = command.id
+        self.name = command.step.name
+        self.attempt = 1 if known is None else known.attempts + 1
+        self.entry = 1 if known is None else known.entries + 1
+        self.blocking = command.step.colour == "sync"
+        self.deadline: float | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._scope = scope
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._counts: dict[str, int] = {}
+        self._taken: set[str] = set()
+        self._answers: frozenset[str] = frozenset()
+        self._checkpoint_deleted = False
+        self._save_id: str | None = None
+        self._suspended = False
+        self._timed_out = False
+        self._withdrawn = False
+        self._reported = False
+        self._broken: BaseException | None = None
+        self._cancel_seen = False
+        self._output = Output(scope, command)
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- running -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the entry as a task of the turn's loop."""
+        timeout = self.command.step.timeout
+        context = contextvars.copy_context()
+        context.run(STEP.set, self)
+        context.run(RUN.set, None)
+        self.task = self._loop.create_task(self._run(), context=context)
+        if timeout is not None:
+            self.deadline = self._loop.time() + timeout / 1000
+            self._timer = self._loop.call_at(self.deadline, self._time_out)
+
+    async def _run(self) -> None:
+        try:
+            outcome = await self._body()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # everything else a body raises becomes an outcome
+            outcome = Failed(error, describe(error), "error")
+        if self._broken is not None:
+            outcome = Broken(self._broken)
+        elif self._suspended:
+            outcome = self._waiting()
+        elif self._timed_out:
+            outcome = self._timeout()
+        self._finish(outcome)
+
+    def _finish(self, outcome: EntryOutcome) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._reported:
+            self._reported = True
+            self._report(self, outcome)
+
+    async def _body(self) -> EntryOutcome:
+        step = self.command.step
+        if step.colour == "async":
+            value = await step.function(*self.command.args, **self.command.kwargs)
+        elif step.colour == "sync":
+            value = await self._in_thread()
+        else:
+            value = await self._streamed()
+        if self._over:
+            return self._waiting()  # `_run` puts what really ended the entry in its place
+        if value is STEP_HOOK_TIMEOUT:
+            raise PayloadError(
+                f"step {self.name!r}",
+                "$",
+                "STEP_HOOK_TIMEOUT is a mark, not a value: return something that says so",
+            )
+        text, value = step.result.round_trip(value)
+        result = await self._port(self._scope.values.put(text, f"step {self.name!r}"))
+        await self._port(self._output.end())
+        return Done(result, value, self._output.position)
+
+    async def _in_thread(self) -> Any:
+        context = contextvars.copy_context()
+        function = self.command.step.function
+        args, kwargs = self.command.args, self.command.kwargs
+        return await hooks.in_thread(self._scope, lambda: context.run(function, *args, **kwargs))
+
+    async def _streamed(self) -> Any:
+        chunk_codec = self.command.step.chunk
+        assert chunk_codec is not None
+        result: Result[Any] | None = None
+        stream = self.command.step.function(*self.command.args, **self.command.kwargs)
+        try:
+            async for item in stream:
+                self._check_open()
+                if result is not None:
+                    raise UsageError(f"step {self.name!r}: yield Result(...) comes last")
+                if isinstance(item, Result):
+                    result = item
+                else:
+                    await self._put_chunk(chunk_codec.encode(item))
+        finally:
+            await stream.aclose()
+        return None if result is None else result.value
+
+    async def _put_chunk(self, text: str) -> None:
+        owner = f"output of step {self.name!r}"
+        chunk = await self._port(self._scope.values.put(text, owner))
+        await self._port(self._output.put(chunk))
+
+    # -- ending ------------------------------------------------------------------------------
+
+    @property
+    def _over(self) -> bool:
+        return self._suspended or self._timed_out or self._withdrawn or self._broken is not None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for this try any more."""
+        return self._timed_out or self._withdrawn or self._cancel_seen
+
+    def _check_open(self) -> None:
+        if self._over or self._reported:
+            raise Suspended
+
+    def _waiting(self) -> Waiting:
+        return Waiting(self._output.position, self._save_id)
+
+    def _timeout(self) -> Failed:
+        step = self.command.step
+        error = TimeoutError(f"the try took longer than {(step.timeout or 0) / 1000:g} s")
+        return Failed(error, describe(error), "timeout")
+
+    def _time_out(self) -> None:
+        self._timed_out = True
+        self._stop(lambda: self._finish(self._timeout()))
+
+    def withdraw(self) -> None:
+        """Nobody waits for this entry any more: tell the body, drop its outcome."""
+        self._withdrawn = self._reported = True
+        self._stop(lambda: None)
+
+    def flag_cancelled(self) -> None:
+        """Let the body see, through `current.cancelled`, that its run is to be cancelled."""
+        self._cancel_seen = True
+
+    def _stop(self, abandon: Callable[[], None]) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        if self.blocking:
+            # A thread cannot be cancelled: it is left behind, and its primitives raise.
+            self._scope.pool.abandon()
+            abandon()
+        else:
+            self._loop.call_later(self._scope.settings.step_grace / 1000, abandon)
+
+    async def _port(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Use a port for the body. Its failure ends the turn, whatever the body makes of it."""
+        try:
+            return await work
+        except (TransientError, Fenced) as error:
+            self._broken = error
+            raise Suspended from error
+
+    def wait(self, primitive: Coroutine[Any, Any, Any]) -> Any:
+        """Block a `def` step on a primitive."""
+        future = asyncio.run_coroutine_threadsafe(_caught(primitive), self._loop)
+        value, error = future.result()
+        if error is not None:
+            raise error
+        return value
+
+    # -- hooks -------------------------------------------------------------------------------
+
+    async def hook(self, definition: HookDefinition, key: str | None) -> Any:
+        """Wait for a hook's decision; suspends the step if there is none yet."""
+        self._check_open()
+        hook_id = self._hook_id(definition.name, key)
+        known = self._scope.state.hooks.get(hook_id)
+        if known is None:
+            await self._port(self._open(hook_id, definition))
+            self._check_open()
+            known = self._scope.state.hooks[hook_id]
+        if known.open:
+            self._suspend()
+        self._taken.add(hook_id)
+        if known.status == "received":
+            assert known.payload is not None
+            text = await self._port(self._scope.values.get(known.payload))
+            return definition.payload.decode(text)
+        if known.status == "closed":
+            raise HookError(hook_id, definition.name, "it was closed")
+        if definition.on_timeout == "return":
+            return STEP_HOOK_TIMEOUT
+        raise HookTimeout(hook_id, definition.name, "its deadline passed")
+
+    def _suspend(self) -> NoReturn:
+        self._suspended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        # A body that swallows the suspension is not let run on for ever.
+        grace = self._scope.settings.step_grace / 1000
+        self._timer = self._loop.call_later(
+            grace, self._stop, lambda: self._finish(self._waiting())
+        )
+        raise Suspended
+
+    def _hook_id(self, name: str, key: str | None) -> str:
+        if key is not None:
+            hook_id = inside(self.step_id, keyed(name, key))
+            if hook_id in self._taken:
+                raise HookError(hook_id, name, f"key {key!r} is used twice in this step")
+            return hook_id
+        count = self._counts.get(name, 0) + 1
+        self._counts[name] = count
+        hook_id = inside(self.step_id, counted("", name, count))
+        if hook_id in self._answers:
+            raise AmbiguousHook(
+                hook_id,
+                name,
+                "it was answered before the loaded checkpoint was saved, so counting from the top "
+                f"is ambiguous; write step_hook({name!r}, key=...)",
+            )
+        return hook_id
+
+    async def _open(self, hook_id: str, definition: HookDefinition) -> None:
+        scope = self._scope
+        row = await hooks.put_row(scope, hook_id, definition, self.step_id)
+        if hooks.record_decision(scope, row):
+            return
+        await hooks.notify(scope, row, definition.on_created)
+        if not self._over and hook_id not in scope.state.hooks:
+            scope.journal.record(hooks.opened(scope, row))
+
+    # -- checkpoints -------------------------------------------------------------------------
+
+    async def load_checkpoint(self, annotation: Any) -> Any:
+        """The step's checkpoint, None if there is none."""
+        self._check_open()
+        if self._checkpoint_deleted:
+            return None
+        checkpoint = await self._port(
+            self._scope.ports.store.get_checkpoint(self.run_id, self.step_id)
+        )
+        if checkpoint is None:
+            return None
+        self._answers = frozenset(checkpoint.answers) - self._taken
+        if checkpoint.save_id != self._save_id:
+            await self._port(self._output.resume_from(checkpoint))
+        text = await self._port(self._scope.values.get(checkpoint.value))
+        return codec(annotation, f"checkpoint of step {self.name!r}").decode(text)
+
+    async def save_checkpoint(self, data: Any, annotation: Any) -> None:
+        """Save the step's checkpoint over the one before."""
+        self._check_open()
+        owner = f"checkpoint of step {self.name!r}"
+        text = codec(checkpoint_type(data, annotation), owner).encode(data)
+        await self._port(self._save(await self._port(self._scope.values.put(text, owner))))
+        self._checkpoint_deleted = False
+
+    async def _save(self, value: Payload) -> None:
+        scope = self._scope
+        save_id = scope.ports.ids.new_id()
+        checkpoint = Checkpoint(
+            run_id=self.run_id,
+            step=self.step_id,
+            last_event=scope.state.last,
+            save_id=save_id,
+            saved_at=scope.ports.clock.now(),
+            output=self._output.position,
+            answers=tuple(sorted(self._answers | self._taken)),
+            value=value,
+        )
+        if not await scope.ports.store.put_checkpoint(checkpoint):
+            raise Fenced(f"a later turn saved the checkpoint of step {self.step_id!r}")
+        self._save_id = save_id
+
+    async def delete_checkpoint(self) -> None:
+        """Leave the checkpoint out from here on."""
+        self._check_open()
+        self._checkpoint_deleted = True
+
+
+async def _caught(primitive: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return await primitive, None
+    except BaseException as error:  # raised again in the thread that waits
+        return None, error

@@ -1,0 +1,229 @@
+"""A turn: one message's work on one run, from loading it to leaving it settled.
+
+    load → record what was decided outside → replay → perform what is new, feed, repeat → settle
+
+Nothing lives between turns but rows. Whatever woke it, a turn does the same, so duplicates change
+nothing. It raises what a port raises, and `Fenced` when another turn overtook it; then its message
+must be given back. When it returns, all that it caused is durable and the message is done with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import StrEnum
+
+from stepwell.authoring.registry import Registry
+from stepwell.core import events as e
+from stepwell.core.decide import decide, due_decisions, first_event, reference_time
+from stepwell.core.definitions import WorkflowDefinition
+from stepwell.core.messages import Message, StartRun
+from stepwell.core.records import HookRow, RunHeader, RunStatus
+from stepwell.core.state import RunState, fold
+from stepwell.engine import settle
+from stepwell.engine.journal import Journal
+from stepwell.engine.perform import Performer
+from stepwell.engine.ports import Ports, RunRows, TransientError
+from stepwell.engine.replay import Blocked, Raised, Replay
+from stepwell.engine.scope import TurnScope
+from stepwell.engine.settings import Settings
+from stepwell.engine.threads import ThreadPool
+from stepwell.engine.values import Values, payloads_of
+from stepwell.errors import PayloadError
+
+_LOG = logging.getLogger("stepwell.engine")
+
+
+class TurnEnd(StrEnum):
+    """How a turn left its run."""
+
+    ENDED = "ended"
+    WAITING = "waiting"
+    HANDED_OVER = "handed over"
+    BLOCKED = "blocked"
+    NOTHING = "nothing to do"
+
+
+class Engine:
+    """Takes turns. One per process; it holds no data of any run."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        registry: Registry,
+        fraction: Callable[[], float],
+    ) -> None:
+        self.ports = ports
+        self.settings = settings
+        self._registry = registry
+        self._fraction = fraction
+        self._pool = ThreadPool()
+
+    async def take_turn(self, message: Message, *, receive_count: int = 1) -> TurnEnd:
+        """Do a message's work. Raises when the message must be given back."""
+        rows = await self.ports.store.load(message.run_id)
+        header = rows.header or await self._put_header(message)
+        log = [event for commit in rows.commits for event in commit.events]
+        state = fold(log)
+        scope = self._scope(message, header, state, rows, redelivered=receive_count > 1)
+        if state.terminal:
+            await settle.write_header(scope)
+            return TurnEnd.NOTHING
+        before = state.alarms()
+        await self._settle_decisions(scope, message)
+        decided = self._record_decided(scope, message)
+        workflow = self._registry.workflow(header.workflow)
+        if workflow is None:
+            await settle.block(scope, f"workflow {header.workflow!r} is not registered here")
+            return TurnEnd.BLOCKED
+        return await self._replay(scope, workflow, message, [*log, *decided], before)
+
+    async def _put_header(self, message: Message) -> RunHeader:
+        if not isinstance(message, StartRun):
+            raise TransientError(f"run {message.run_id!r} has no header yet")
+        return await self.ports.store.put_header(header_of(message))
+
+    def _scope(
+        self,
+        message: Message,
+        header: RunHeader,
+        state: RunState,
+        rows: RunRows,
+        *,
+        redelivered: bool,
+    ) -> TurnScope:
+        ports = self.ports
+        turn = ports.ids.new_id()
+        return TurnScope(
+            header=header,
+            ports=ports,
+            settings=self.settings,
+            pool=self._pool,
+            state=state,
+            journal=Journal(ports.store, ports.clock, header.run_id, turn, state),
+            values=Values(ports.blobs, self.settings.sizes),
+            rows={row.hook_id: row for row in rows.hooks},
+            time=reference_time(message, ports.clock.now()),
+            redelivered=redelivered,
+        )
+
+    async def _settle_decisions(self, scope: TurnScope, message: Message) -> None:
+        """Decide rows that the message or a deadline decides; take what others decided."""
+        for hook_id, decision in due_decisions(
+            list(scope.rows.values()), message, scope.time
+        ).items():
+            row: HookRow | None = await self.ports.store.decide_hook(
+                scope.run_id, hook_id, decision
+            )
+            if row is not None:
+                scope.rows[hook_id] = row
+
+    @staticmethod
+    def _record_decided(scope: TurnScope, message: Message) -> list[e.Event]:
+        events: list[e.Event] = []
+        if scope.state.started is None:
+            events.append(first_event(scope.header))
+            scope.journal.record(events[0])
+        decided = decide(scope.state, scope.rows.values(), message, scope.time)
+        for event in decided:
+            scope.journal.record(event)
+        return events + decided
+
+    async def _replay(
+        self,
+        scope: TurnScope,
+        workflow: WorkflowDefinition,
+        message: Message,
+        history: list[e.Event],
+        before: settle.Alarms,
+    ) -> TurnEnd:
+        texts = await scope.values.texts(payloads_of(scope.header, history, scope.rows.values()))
+        try:
+            replay = Replay(scope.run_id, workflow, scope.state, texts)
+        except PayloadError as error:
+            return await self._input_unfit(scope, workflow, error, before)
+        performer = Performer(scope, replay, self._fraction)
+        try:
+            replay.run(history)
+            held = await self._perform(scope, replay, performer)
+            return await self._settle(scope, workflow, message, replay, before, held=held)
+        finally:
+            await performer.stop()
+            replay.unwind()
+
+    async def _input_unfit(
+        self,
+        scope: TurnScope,
+        workflow: WorkflowDefinition,
+        error: PayloadError,
+        before: settle.Alarms,
+    ) -> TurnEnd:
+        # A new run was started wrongly and fails; for an old one it is the code that changed.
+        if scope.header.last_event:
+            await settle.block(scope, str(error))
+            return TurnEnd.BLOCKED
+        await settle.finish(scope, workflow, Raised(error), before)
+        return TurnEnd.ENDED
+
+    async def _perform(self, scope: TurnScope, replay: Replay, performer: Performer) -> bool:
+        """Perform and feed until nothing is left to do now. Whether steps were held back."""
+        loop = asyncio.get_running_loop()
+        stop_at = loop.time() + scope.settings.turn_time / 1000
+        while replay.outcome is None:
+            held = await performer.begin(new_steps=loop.time() < stop_at)
+            if replay.outcome is not None:
+                break
+            if not performer.busy:
+                return held
+            if scope.journal.needs_flush and not performer.reported:
+                # Nothing else to do: outcomes must not wait for the slowest of their siblings.
+                await scope.journal.flush()
+            await performer.wait()
+            await performer.take_reports()
+        return False
+
+    @staticmethod
+    async def _settle(
+        scope: TurnScope,
+        workflow: WorkflowDefinition,
+        message: Message,
+        replay: Replay,
+        before: settle.Alarms,
+        *,
+        held: bool,
+    ) -> TurnEnd:
+        outcome = replay.outcome
+        if isinstance(outcome, Blocked):
+            _LOG.warning("run %s is blocked: %s", scope.run_id, outcome.error)
+            await settle.block(scope, str(outcome.error))
+            return TurnEnd.BLOCKED
+        if outcome is None:
+            await settle.note_waits(scope, replay)
+            if held:
+                await settle.hand_over(scope, message, before)
+                return TurnEnd.HANDED_OVER
+            if scope.state.waits():
+                await settle.suspend(scope, before)
+                return TurnEnd.WAITING
+            outcome = settle.waits_for_nothing()
+        await settle.finish(scope, workflow, outcome, before)
+        return TurnEnd.ENDED
+
+
+def header_of(message: StartRun) -> RunHeader:
+    """The header of a new run; the same from the message as from the caller."""
+    return RunHeader(
+        run_id=message.run_id,
+        workflow=message.workflow,
+        version=message.version,
+        status=RunStatus.PENDING,
+        input=message.input,
+        input_digest=message.input_digest,
+        seed=message.seed,
+        created_at=message.created_at,
+        updated_at=message.created_at,
+        idempotency_key=message.idempotency_key,
+        tags=message.tags,
+    )

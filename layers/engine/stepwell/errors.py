@@ -1,0 +1,276 @@
+"""Every error of Stepwell, in one tree. Standard library only: everything imports this module.
+
+    StepwellError
+    ├── DefinitionError            a decorator or option was used wrongly
+    ├── UsageError                 a primitive was called where it cannot work
+    ├── FatalError                 raised by authors: do not retry
+    ├── RetryableError             raised by authors: retry, perhaps after a stated delay
+    ├── NonDeterminismError        the code no longer fits the recorded history
+    ├── PayloadError               a value cannot be carried
+    │   └── PayloadTooLarge
+    ├── StepFailed                 a step ended without a result
+    │   ├── StepTimeout
+    │   └── StepInterrupted
+    ├── HookError                  a hook ended without an answer
+    │   ├── HookTimeout
+    │   ├── HookFailed
+    │   └── AmbiguousHook
+    ├── AnswerError                an answer to a hook was not taken
+    │   ├── InvalidToken
+    │   ├── HookNotFound
+    │   ├── HookAlreadyDecided
+    │   ├── HookExpired
+    │   └── PayloadRejected
+    └── RunError                   about one run, as a client sees it
+        ├── RunNotFound
+        ├── RunFailed
+        ├── RunCancelled
+        ├── RunBlocked
+        ├── ResultTimeout
+        └── IdempotencyConflict
+
+`Suspended` stands outside the tree, a `BaseException`: it unwinds user code and is never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+#: What a duration may be given as: seconds, a timedelta, or text such as "1h30m" or "500ms".
+DurationLike = int | float | timedelta | str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception as it is recorded: enough to explain it, and to raise it alike on every pass.
+
+    `type` is the qualified class name (`builtins` left out), `traceback` the formatted frames of
+    user code, shortened; `cause` follows `__cause__`, at most a few levels deep.
+    """
+
+    type: str
+    message: str
+    traceback: str | None = None
+    cause: Failure | None = None
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class StepwellError(Exception):
+    """Root of all errors that Stepwell raises."""
+
+
+class DefinitionError(StepwellError):
+    """A workflow, step or hook is declared wrongly. Mend the declaration; nothing has run."""
+
+
+class UsageError(StepwellError):
+    """A primitive was called where it cannot work; the message says what to do instead."""
+
+
+class FatalError(StepwellError):
+    """Raise this in a step to fail it for good: no retry follows, whatever its policy says."""
+
+
+class RetryableError(StepwellError):
+    """Raise this in a step to have it tried again, as far as its policy allows.
+
+    `retry_after` (a duration, or an aware datetime) replaces the delay of the policy.
+    """
+
+    def __init__(
+        self, message: str = "", *, retry_after: DurationLike | datetime | None = None
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class NonDeterminismError(StepwellError):
+    """The code asked for something else than the history records. The run waits as BLOCKED.
+
+    Deploy code that fits the history, or look at `recorded`, `asked` and `where` to see the change.
+    """
+
+    def __init__(self, recorded: str, asked: str, where: str) -> None:
+        super().__init__(f"at {where}: the history records {recorded}, the code asked for {asked}")
+        self.recorded = recorded
+        self.asked = asked
+        self.where = where
+
+
+class PayloadError(StepwellError):
+    """A value cannot be carried as JSON by its declared type. Permanent: it is never retried.
+
+    `owner` names whose value it is (a step, a workflow, a hook), `path` where in the value.
+    """
+
+    def __init__(self, owner: str, path: str, reason: str) -> None:
+        super().__init__(f"{owner}: value at {path}: {reason}")
+        self.owner = owner
+        self.path = path
+        self.reason = reason
+
+
+class PayloadTooLarge(PayloadError):
+    """A value is above the hard limit. Store it elsewhere and pass a reference."""
+
+    def __init__(self, owner: str, size: int, limit: int) -> None:
+        super().__init__(owner, "$", f"{size:,} bytes, the limit is {limit:,}; pass a reference")
+        self.size = size
+        self.limit = limit
+
+
+class StepFailed(StepwellError):
+    """A step failed for good. Catch it in the workflow; it is the same on first pass and replay.
+
+    `step` is the step's id in the run, `name` its registered name, `attempts` the tries made;
+    `type`, `message` and `cause` describe the exception that ended the last try.
+    """
+
+    def __init__(self, step: str, name: str, attempts: int, failure: Failure) -> None:
+        super().__init__(f"step {name!r} failed after {attempts} attempt(s): {failure}")
+        self.step = step
+        self.name = name
+        self.attempts = attempts
+        self.failure = failure
+
+    @property
+    def type(self) -> str:
+        """Qualified class name of the exception that ended the last try."""
+        return self.failure.type
+
+    @property
+    def message(self) -> str:
+        """Text of the exception that ended the last try."""
+        return self.failure.message
+
+    @property
+    def cause(self) -> Failure | None:
+        """What that exception was raised from, or None."""
+        return self.failure.cause
+
+
+class StepTimeout(StepFailed):
+    """A step exceeded its declared `timeout` on its last try."""
+
+
+class StepInterrupted(StepFailed):
+    """The last try of a step began and its process died before an outcome was recorded."""
+
+
+class HookError(StepwellError):
+    """A hook ended without an answer. `hook` is its id in the run, `name` its given name."""
+
+    def __init__(self, hook: str, name: str, message: str) -> None:
+        super().__init__(f"hook {name!r}: {message}")
+        self.hook = hook
+        self.name = name
+
+
+class HookTimeout(HookError):
+    """The deadline of a hook passed before an answer came (`on_timeout="raise"`)."""
+
+
+class HookFailed(HookError):
+    """`on_created` of a hook failed for good, so nobody can know of it; `failure` says why."""
+
+    def __init__(self, hook: str, name: str, failure: Failure) -> None:
+        super().__init__(hook, name, f"on_created failed: {failure}")
+        self.failure = failure
+
+
+class AmbiguousHook(HookError):
+    """A hook counted by occurrence was answered before the checkpoint that this entry loaded.
+
+    Give the hook a `key=`: counting again from the top could hand it an old answer.
+    """
+
+
+class AnswerError(StepwellError):
+    """An answer to a hook was not taken. Nothing changed."""
+
+
+class InvalidToken(AnswerError):
+    """The text is no token of this deployment."""
+
+
+class HookNotFound(AnswerError):
+    """The token is genuine, yet its run or hook is not there (any more)."""
+
+
+class HookAlreadyDecided(AnswerError):
+    """Another answer was taken first; the first decision stands."""
+
+
+class HookExpired(AnswerError):
+    """The hook's deadline passed, or its run or step ended, before the answer came."""
+
+
+class PayloadRejected(AnswerError):
+    """The payload does not fit the hook's schema. The hook is still open: correct and send again.
+
+    `errors` lists a JSON pointer and a message for each problem.
+    """
+
+    def __init__(self, errors: Sequence[Mapping[str, str]]) -> None:
+        shown = "; ".join(f"{e['pointer'] or '/'}: {e['message']}" for e in errors)
+        super().__init__(f"payload rejected: {shown}")
+        self.errors = tuple(errors)
+
+
+class RunError(StepwellError):
+    """About one run; `run_id` names it."""
+
+    def __init__(self, run_id: str, message: str) -> None:
+        super().__init__(f"run {run_id!r}: {message}")
+        self.run_id = run_id
+
+
+class RunNotFound(RunError):
+    """No run has this id."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id, "not found")
+
+
+class RunFailed(RunError):
+    """The run ended as FAILED; `failure` says with what."""
+
+    def __init__(self, run_id: str, failure: Failure) -> None:
+        super().__init__(run_id, f"failed: {failure}")
+        self.failure = failure
+
+
+class RunCancelled(RunError):
+    """The run ended as CANCELLED; `reason` as given by who cancelled it."""
+
+    def __init__(self, run_id: str, reason: str | None) -> None:
+        super().__init__(run_id, f"cancelled: {reason}" if reason else "cancelled")
+        self.reason = reason
+
+
+class RunBlocked(RunError):
+    """The run cannot go on with the code that is deployed; `reason` says what does not fit."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(run_id, f"blocked: {reason}")
+        self.reason = reason
+
+
+class ResultTimeout(RunError):
+    """The run has not ended within the time the caller wanted to wait. It goes on."""
+
+
+class IdempotencyConflict(RunError):
+    """The idempotency key was used before with another input. Use another key, or that input."""
+
+    def __init__(self, run_id: str, key: str) -> None:
+        super().__init__(run_id, f"idempotency key {key!r} was used with another input")
+        self.key = key
+
+
+class Suspended(BaseException):
+    """Unwinds user code when its run or step has to wait. Never catch it; never raise it."""

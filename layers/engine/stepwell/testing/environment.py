@@ -1,0 +1,255 @@
+"""A whole deployment in a test: an in-memory store and a clock that skips.
+
+    with Environment() as env:
+        run = env.start(refund, "order-1")
+        env.run_until_idle()
+        [hook] = env.hooks()
+        env.advance("2h")
+        env.resume_hook(hook.token, {"approved": True})
+        assert env.result(run) == "refunded"
+
+Nothing happens by itself: messages are worked off by `run_until_idle`, time moves by `advance`.
+Everything else is the real engine over the real local adapters. One seed gives one history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from pydantic import ValidationError
+
+from stepwell.adapters.local.clock import SeededIds, SkippingClock
+from stepwell.adapters.local.wiring import LocalPorts, open_ports
+from stepwell.authoring.decorators import Workflow
+from stepwell.authoring.registry import Registry, registry
+from stepwell.client import Client, OpenHook, OutputChunk, Recorded, Resumed, RunHandle
+from stepwell.core.durations import to_millis
+from stepwell.core.messages import Message, load_message
+from stepwell.core.payload import Sizes
+from stepwell.core.records import Millis, RunHeader
+from stepwell.core.tokens import Keyring
+from stepwell.engine.journal import Fenced
+from stepwell.engine.ports import Delivery, TransientError
+from stepwell.engine.settings import Settings
+from stepwell.engine.turn import Engine, TurnEnd
+from stepwell.errors import DurationLike
+from stepwell.testing.crashes import Crash, Crasher
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_START = datetime(2030, 1, 1, tzinfo=UTC)
+_KEYRING = Keyring({"k1": b"only for tests, not a secret" * 2})
+
+
+class Environment:
+    """A deployment of one process, driven by hand.
+
+    `path` keeps it in a file instead of memory; `seed` fixes ids and jitter. `turns` lists how
+    each turn so far left its run, `crashes` how many of them were crashed on purpose.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: str | Path = ":memory:",
+        start: datetime = _START,
+        seed: int | str = 0,
+        registry: Registry = registry,
+        sizes: Sizes | None = None,
+        turn_time: Millis = 90_000,
+    ) -> None:
+        self.clock = SkippingClock(int(start.timestamp() * 1000))
+        self.turns: list[TurnEnd] = []
+        self.crashes = 0
+        self._ids = SeededIds(seed)
+        self._random = random.Random(seed)
+        self._registry = registry
+        self._local: LocalPorts = open_ports(path, clock=self.clock, ids=self._ids)
+        self._crasher = Crasher()
+        self._ports = self._crasher.wrap(self._local.ports)
+        self._settings = Settings(
+            keyring=_KEYRING, sizes=sizes or Sizes(), turn_time=turn_time, step_grace=200
+        )
+        self._engine = self._new_engine()
+        self._runner = asyncio.Runner()
+        #: The client that this environment uses, for what it does not offer itself.
+        self.client = Client(self._local.ports, self._settings)
+
+    def _new_engine(self) -> Engine:
+        return Engine(self._ports, self._settings, self._registry, self._random.random)
+
+    def close(self) -> None:
+        """Let everything go."""
+        self._runner.close()
+        self._local.close()
+
+    def __enter__(self) -> Environment:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- as a client ---------------------------------------------------------------------------
+
+    @overload
+    def start(
+        self,
+        workflow: Workflow[P, Coroutine[Any, Any, R]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> RunHandle[R]: ...
+    @overload
+    def start(
+        self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> RunHandle[R]: ...
+    def start(self, workflow: Workflow[Any, Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Start a run; nothing of it happens before `run_until_idle`."""
+        return self.wait_for(self.client.start(workflow, *args, **kwargs))
+
+    def run(self, workflow: Workflow[Any, Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Start a run, work until idle and return its result."""
+        handle = self.start(workflow, *args, **kwargs)
+        self.run_until_idle()
+        return self.result(handle)
+
+    def result(self, run: RunHandle[R]) -> R:
+        """The result of a run that has ended; raises as `Client.result` does, at once."""
+        return self.wait_for(run.result(timeout=0))
+
+    def get(self, run: RunHandle[Any]) -> RunHeader:
+        """The run as it stands."""
+        return self.wait_for(run.get())
+
+    def history(self, run: RunHandle[Any]) -> tuple[Recorded, ...]:
+        """The run's events."""
+        return self.wait_for(run.history())
+
+    def hooks(self, run: RunHandle[Any] | None = None) -> tuple[OpenHook, ...]:
+        """Hooks that wait for an answer, with their tokens."""
+        run_id = None if run is None else run.id
+        return self.wait_for(self.client.list_hooks(run_id=run_id, limit=200)).items
+
+    def resume_hook(self, token: str, payload: Any = None, *, actor: str | None = None) -> Resumed:
+        """Answer a hook, then work until idle."""
+        resumed = self.wait_for(self.client.resume_hook(token, payload, actor=actor))
+        self.run_until_idle()
+        return resumed
+
+    def cancel(self, run: RunHandle[Any], reason: str | None = None) -> None:
+        """Cancel a run, then work until idle."""
+        self.wait_for(self.client.cancel(run.id, reason))
+        self.run_until_idle()
+
+    def output(self, run: RunHandle[Any], step: str, *, after: int = 0) -> list[OutputChunk]:
+        """What a step has put out so far."""
+
+        async def collect() -> list[OutputChunk]:
+            chunks = self.client.output(run.id, step, after=after, follow=False)
+            return [chunk async for chunk in chunks]
+
+        return self.wait_for(collect())
+
+    # -- as the infrastructure -----------------------------------------------------------------
+
+    def run_until_idle(self) -> None:
+        """Take all turns that can be taken without time passing."""
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Fire due timers and take one turn. Whether there was one to take."""
+        return self.wait_for(self._step())
+
+    async def _step(self) -> bool:
+        await self._local.timers.fire_due(self._local.queue)
+        delivery = await self._local.queue.receive()
+        if delivery is None:
+            return False
+        await self._work(delivery)
+        return True
+
+    async def _work(self, delivery: Delivery) -> None:
+        queue = self._local.queue
+        try:
+            message = load_message(delivery.body)
+        except ValidationError as error:
+            await queue.reject(delivery, f"not a message: {error}")
+            return
+        try:
+            self.turns.append(await self._turn(message, delivery))
+        except Crash:
+            # The process is gone with all it held; the message is delivered again.
+            self.crashes += 1
+            self._engine = self._new_engine()
+            await queue.give_back(delivery)
+        except (TransientError, Fenced):
+            await queue.give_back(delivery, delay=1_000)
+        else:
+            await queue.delete(delivery)
+
+    async def _turn(self, message: Message, delivery: Delivery) -> TurnEnd:
+        with self._crasher.armed():
+            return await self._engine.take_turn(message, receive_count=delivery.receive_count)
+
+    def advance(self, duration: DurationLike) -> None:
+        """Let time pass: from one due timer to the next, working until idle at each."""
+        self.advance_to(self.clock.now() + to_millis(duration))
+
+    def advance_to(self, time: Millis) -> None:
+        """Let time pass until a time, in milliseconds since the epoch."""
+        self.run_until_idle()
+        while (due := self._next()) is not None and due <= time:
+            self.clock.move_to(due)
+            self.run_until_idle()
+        self.clock.move_to(time)
+        self.run_until_idle()
+
+    def _next(self) -> Millis | None:
+        async def soonest() -> Millis | None:
+            times = [
+                await self._local.timers.next_due(),
+                await self._local.queue.next_visible_at(),
+            ]
+            return min((time for time in times if time is not None), default=None)
+
+        return self.wait_for(soonest())
+
+    def run_to_end(self, run: RunHandle[R]) -> R:
+        """Work, letting time pass as far as timers ask for it, until the run ends or only waits
+        for an answer."""
+        self.run_until_idle()
+        while not self.get(run).status.terminal and (due := self._next()) is not None:
+            self.clock.move_to(due)
+            self.run_until_idle()
+        return self.result(run)
+
+    # -- crashes -------------------------------------------------------------------------------
+
+    def crash_at(self, call: int, when: Literal["before", "after"] = "before") -> None:
+        """Let the process die at the n-th port call of the turns from here on, once.
+
+        "before": the call is never made; "after": it took effect, and its reply is lost.
+        """
+        self._crasher.crash_at(call, when)
+
+    @property
+    def port_calls(self) -> list[str]:
+        """The port calls of all turns since the last `crash_at`, by name."""
+        return self._crasher.calls
+
+    def wait_for(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine of the client or the store to its end."""
+        return self._runner.run(work)

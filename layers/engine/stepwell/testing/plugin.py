@@ -1,0 +1,24 @@
+"""The pytest plugin: a fresh environment per test, and definitions that stay in their test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from stepwell.authoring.registry import registry
+from stepwell.testing.environment import Environment
+
+
+@pytest.fixture(autouse=True)
+def _stepwell_registry() -> Iterator[None]:
+    """Workflows and steps defined in a test are gone after it."""
+    with registry.isolated():
+        yield
+
+
+@pytest.fixture
+def stepwell_env() -> Iterator[Environment]:
+    """An in-memory deployment with a clock that skips."""
+    with Environment() as environment:
+        yield environment
