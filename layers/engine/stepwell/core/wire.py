@@ -99,7 +99,7 @@ class Wire:
         """
         if self._canonical is None:
             self._canonical = _serializer(_edited(self._schema, [_canonise]))
-        data = self._write(self._canonical, value, exclude_defaults=True)
+        data = self._write(self._canonical, value, canonical=True)
         if self._flat:
             return data.decode()
         # The text of the standard library, because floats look the same in all its versions.
@@ -120,21 +120,21 @@ class Wire:
 
     def _read(self, text: str | bytes) -> Any:
         try:
-            return self._validator.validate_json(text, by_alias=self._by_alias, by_name=True)
+            return self._validator.validate_json(text, by_alias=True, by_name=True)
         except ValidationError as error:
             raise text_misfit(error, text) from None
         except Exception as error:
             raise Misfit("$", told(error)) from error
 
-    def _write(
-        self, serializer: SchemaSerializer, value: Any, *, exclude_defaults: bool = False
-    ) -> bytes:
+    def _write(self, serializer: SchemaSerializer, value: Any, *, canonical: bool = False) -> bytes:
+        # By name in digests: whether aliases can be used depends on all parameters together.
+        by_alias = self._by_alias and not canonical
         try:
             return serializer.to_json(
                 value,
-                by_alias=self._by_alias,
+                by_alias=by_alias,
                 exclude_computed_fields=True,
-                exclude_defaults=exclude_defaults,
+                exclude_defaults=canonical,
                 warnings="error",
             )
         except Exception:
@@ -142,9 +142,9 @@ class Wire:
         try:
             return serializer.to_json(
                 fitting,
-                by_alias=self._by_alias,
+                by_alias=by_alias,
                 exclude_computed_fields=True,
-                exclude_defaults=exclude_defaults,
+                exclude_defaults=canonical,
                 warnings="error",
             )
         except PydanticSerializationError as error:
@@ -158,7 +158,7 @@ class Wire:
             self._checker = _validator(_edited(self._schema, [_check]))
         try:
             refuse_uncarriable(value)
-            return self._checker.validate_python(value, by_alias=self._by_alias, by_name=True)
+            return self._checker.validate_python(value, by_alias=True, by_name=True)
         except Misfit:
             raise
         except ValidationError as error:

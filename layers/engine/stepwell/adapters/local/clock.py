@@ -23,8 +23,10 @@ class SystemClock:
 
     async def sleep_until(self, due: Millis) -> None:
         """Return when `now()` has reached a time, also when somebody sets the clock meanwhile."""
-        while (left := due - self.now()) > 0:
+        left = due - self.now()
+        while left > 0:
             await asyncio.sleep(min(left, _LONGEST_NAP) / 1000)
+            left = due - self.now()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
