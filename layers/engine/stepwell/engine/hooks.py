@@ -110,6 +110,17 @@ def record_decision(scope: TurnScope, row: HookRow) -> bool:
     return row.status is not HookStatus.PENDING
 
 
+def open_hooks_of(scope: TurnScope, step: str) -> list[str]:
+    """Hooks of a step that can still be answered, also rows whose opening was never noted."""
+    return [row.hook_id for row in scope.rows.values() if row.step == step and is_open(scope, row)]
+
+
+def is_open(scope: TurnScope, row: HookRow) -> bool:
+    """Whether an answer to the hook can still come, as far as this turn knows."""
+    known = scope.state.hooks.get(row.hook_id)
+    return row.status is HookStatus.PENDING if known is None else known.open
+
+
 async def close_row(scope: TurnScope, hook_id: str) -> HookRow | None:
     """Close a hook's row, unless it was decided before. Returns the row that stands."""
     decision = Decision(

@@ -11,12 +11,14 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
+from heapq import heappop, heappush
 from typing import Any
 
 from stepwell.core import events as e
-from stepwell.core.commands import OpenHook, RunStep, StartTimer
+from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
 from stepwell.core.failure import describe
 from stepwell.core.records import HookRow, Millis
+from stepwell.core.state import HookState, StepState
 from stepwell.engine import hooks
 from stepwell.engine.replay import Replay
 from stepwell.engine.scope import TurnScope
@@ -33,7 +35,9 @@ class Performer:
         self._fraction = fraction
         self._entries: dict[str, StepEntry] = {}
         self._openings: dict[str, asyncio.Task[None]] = {}
-        self._begun: set[str] = set()
+        self._ready: list[RunStep] = []
+        #: When what cannot begin yet can: a heap of time and id. Entries may be stale.
+        self._alarms: list[tuple[Millis, str]] = []
         self._leaving: set[asyncio.Task[None]] = set()
         self._reports: deque[Callable[[], Coroutine[Any, Any, None] | None]] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -52,63 +56,77 @@ class Performer:
     # -- beginning -----------------------------------------------------------------------------
 
     async def begin(self, *, new_steps: bool) -> bool:
-        """Begin what is asked for and can begin now. Whether steps were held back.
+        """Begin all that can begin now. Whether steps were held back.
 
         `new_steps=False` begins no step: the turn is out of time.
         """
-        self._fire_due_timers()
-        self._take_withdrawn()
-        held = False
-        starts: list[RunStep] = []
-        for pending in list(self._replay.pending.values()):
-            command = pending.command
-            if command.id in self._begun or isinstance(command, StartTimer):
-                continue
-            if isinstance(command, OpenHook):
-                self._begin_hook(command)
-            elif self._can_start(command):
-                held = held or not new_steps
-                if new_steps:
-                    starts.append(command)
-        await self._start(starts)
-        return held
-
-    def _fire_due_timers(self) -> None:
-        """Feed timers whose time has come, until there are none; each may ask for more."""
         while self._replay.outcome is None:
-            due = [
-                pending.command
-                for pending in self._replay.pending.values()
-                if isinstance(pending.command, StartTimer) and self._scope.due(pending.command.due)
-            ]
-            if not due:
-                return
-            timer = min(due, key=lambda command: (command.due, command.id))
-            at = max(self._scope.journal.now(), timer.due)
-            self._record(e.TimerFired(at=at, timer=timer.id, name=timer.name, due=timer.due))
+            self._take_withdrawn()
+            fresh, self._replay.fresh = self._replay.fresh, []
+            for command in fresh:
+                self._place(command)
+            if self._alarms and self._ring():
+                continue
+            if not self._ready or not new_steps:
+                break
+            await self._start()
+        return bool(self._ready)
 
-    def next_timer(self) -> Millis | None:
-        """When the earliest timer is due that the workflow waits for."""
-        return min(
-            (
-                pending.command.due
-                for pending in self._replay.pending.values()
-                if isinstance(pending.command, StartTimer)
-            ),
-            default=None,
-        )
-
-    def _can_start(self, command: RunStep) -> bool:
-        known = self._scope.state.steps.get(command.id)
-        if known is None or known.status == "started":
-            return True
-        if known.status == "retrying":
-            return known.due is None or self._scope.due(known.due)
-        return known.status == "suspended" and known.woken
-
-    async def _start(self, commands: list[RunStep]) -> None:
-        if not commands:
+    def _place(self, command: Command) -> None:
+        """Find out when a command can begin: now, at a time, or not in this turn."""
+        if isinstance(command, RunStep):
+            begins = self._step_begins(self._scope.state.steps.get(command.id))
+        elif isinstance(command, OpenHook):
+            begins = self._hook_begins(self._scope.state.hooks.get(command.id))
+        else:
+            begins = command.due
+        if begins is None:
             return
+        if begins:
+            heappush(self._alarms, (begins, command.id))
+        elif isinstance(command, RunStep):
+            self._ready.append(command)
+        elif isinstance(command, OpenHook):
+            task = asyncio.get_running_loop().create_task(self._open(command))
+            self._openings[command.id] = task
+
+    @staticmethod
+    def _step_begins(known: StepState | None) -> Millis | None:
+        if known is None or known.status == "started":
+            return 0
+        if known.status == "retrying":
+            return known.due
+        return 0 if known.status == "suspended" and known.woken else None
+
+    @staticmethod
+    def _hook_begins(known: HookState | None) -> Millis | None:
+        if known is None:
+            return 0
+        return known.notify_due if known.status == "notifying" else None
+
+    def _ring(self) -> bool:
+        """Act on the earliest alarm if its time has come. Whether it had."""
+        due, identity = self._alarms[0]
+        pending = self._replay.pending.get(identity)
+        if pending is None:  # withdrawn in the meantime
+            heappop(self._alarms)
+            return True
+        if not self._scope.due(due):
+            return False
+        heappop(self._alarms)
+        command = pending.command
+        if isinstance(command, StartTimer):
+            at = max(self._scope.journal.now(), due)
+            self._record(e.TimerFired(at=at, timer=command.id, name=command.name, due=due))
+        elif isinstance(command, RunStep):
+            self._ready.append(command)
+        else:
+            task = asyncio.get_running_loop().create_task(self._open(command))
+            self._openings[command.id] = task
+        return True
+
+    async def _start(self) -> None:
+        commands, self._ready = self._ready, []
         ready = [command for command in commands if not self._interrupted_too_often(command)]
         if self._scope.redelivered:
             # The last delivery of this message may have died in one of these: count the tries.
@@ -117,10 +135,10 @@ class Performer:
         if ready and self._scope.journal.needs_flush:
             await self._scope.journal.flush()
         for command in ready:
-            entry = StepEntry(self._scope, command, self._report_entry)
-            self._entries[command.id] = entry
-            self._begun.add(command.id)
-            entry.start()
+            if command.id in self._replay.pending:
+                entry = StepEntry(self._scope, command, self._report_entry)
+                self._entries[command.id] = entry
+                entry.start()
 
     def _interrupted_too_often(self, command: RunStep) -> bool:
         known = self._scope.state.steps.get(command.id)
@@ -146,18 +164,6 @@ class Performer:
                 attempt=1 if known is None else known.attempts + 1,
             )
         )
-
-    def _begin_hook(self, command: OpenHook) -> None:
-        known = self._scope.state.hooks.get(command.id)
-        if known is not None and not (
-            known.status == "notifying"
-            and known.notify_due is not None
-            and self._scope.due(known.notify_due)
-        ):
-            return
-        self._begun.add(command.id)
-        task = asyncio.get_running_loop().create_task(self._open(command))
-        self._openings[command.id] = task
 
     async def _open(self, command: OpenHook) -> None:
         scope = self._scope
@@ -198,7 +204,7 @@ class Performer:
             every = self._scope.settings.look_every / 1000
             self._look = loop.call_later(every, self._wake)
         self._waiter = loop.create_future()
-        due = self.next_timer()
+        due = self._alarms[0][0] if self._alarms else None
         alarm = None if due is None else loop.create_task(self._alarm(due))
         try:
             await self._waiter
@@ -247,13 +253,13 @@ class Performer:
             )
             self._record(completed, outcome.value)
         elif isinstance(outcome, Waiting):
-            self._begun.discard(command.id)
             self._suspended(entry, outcome, at)
             return None
         elif self._failed(entry, outcome):
-            self._begun.discard(command.id)
+            self._place(command)
             return None
-        return self._close_hooks_of(command.id) if self._holds_hooks(command.id) else None
+        hook_ids = hooks.open_hooks_of(self._scope, command.id)
+        return self._close(hook_ids) if hook_ids else None
 
     def _suspended(self, entry: StepEntry, outcome: Waiting, at: Millis) -> None:
         command = entry.command
@@ -306,13 +312,9 @@ class Performer:
             )
         )
 
-    def _holds_hooks(self, step: str) -> bool:
-        return any(hook.step == step and hook.open for hook in self._scope.state.hooks.values())
-
-    async def _close_hooks_of(self, step: str) -> None:
-        for hook in list(self._scope.state.hooks.values()):
-            if hook.step == step and hook.open:
-                await hooks.close(self._scope, hook.id)
+    async def _close(self, hook_ids: list[str]) -> None:
+        for hook_id in hook_ids:
+            await hooks.close(self._scope, hook_id)
 
     def _opened(self, row: HookRow) -> None:
         if row.status == "PENDING":
@@ -332,7 +334,6 @@ class Performer:
         due = policy.decide(error, attempt, fraction=self._fraction(), now=now)
         if due is None:
             return self._notify_failed_for_good(command, row, error)
-        self._begun.discard(command.id)
         self._scope.journal.record(
             e.HookNotifyFailed(
                 at=now,
@@ -343,6 +344,7 @@ class Performer:
                 due=due,
             )
         )
+        self._place(command)
         return None
 
     async def _notify_failed_for_good(

@@ -106,7 +106,8 @@ class Replay(RunContext):
         self.run_id = run_id
         self.blocking = workflow.colour == "sync"
         self.pending: dict[str, Pending] = {}
-        #: Commands that are not waited for any more, since they were last taken.
+        #: Commands that were asked for, and those not waited for any more, since last taken.
+        self.fresh: list[Command] = []
         self.withdrawn: list[Command] = []
         self.outcome: Outcome | None = None
         self._workflow = workflow
@@ -345,6 +346,7 @@ class Replay(RunContext):
     async def _wait_for(self, command: Command) -> Any:
         future = self.loop.create_future()
         self.pending[command.id] = Pending(command, future)
+        self.fresh.append(command)
         try:
             return await future
         except asyncio.CancelledError:
@@ -392,6 +394,7 @@ class Replay(RunContext):
         command = StartTimer(identity, "timer", due if known is None else known.due)
         self._ask(command)
         self.pending[identity] = Pending(command, fire=fire)
+        self.fresh.append(command)
         return identity
 
     def drop_timer(self, timer_id: str) -> None:

@@ -15,7 +15,8 @@ from stepwell.engine.values import Values
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnScope:
-    """One turn. `header` is as it was loaded. `time` is what it judges deadlines by; `redelivered` that its message came before.
+    """One turn. `header` is as it was loaded. `time` is what it judges deadlines by; `message_id` is the queue's id of
+    its message, `redelivered` that it came before.
 
     `rows` holds the run's hook rows by hook id, those put in this turn added to those loaded.
     """
@@ -29,6 +30,7 @@ class TurnScope:
     values: Values
     rows: dict[str, HookRow]
     time: Millis
+    message_id: str
     redelivered: bool
 
     @property

@@ -6,7 +6,6 @@ events before timers, timers before the header, the header before the message is
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
@@ -14,8 +13,8 @@ from stepwell.core import events as e
 from stepwell.core.commands import StartTimer
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.failure import describe
-from stepwell.core.messages import Continue, Message, dump_message
-from stepwell.core.records import Attention, HookStatus, Millis, RunHeader, RunStatus
+from stepwell.core.messages import Continue
+from stepwell.core.records import Attention, Millis, RunHeader, RunStatus
 from stepwell.engine import hooks
 from stepwell.engine.journal import Fenced
 from stepwell.engine.replay import Cancelled, Outcome, Raised, Replay, Returned
@@ -47,8 +46,7 @@ async def finish(
 async def _close_rows(scope: TurnScope) -> None:
     # A row found decided is recorded: its answer was promised to somebody.
     for row in list(scope.rows.values()):
-        known = scope.state.hooks.get(row.hook_id)
-        if row.status is HookStatus.PENDING and (known is None or known.open):
+        if hooks.is_open(scope, row):
             await hooks.close(scope, row.hook_id)
 
 
@@ -130,12 +128,12 @@ async def set_alarms(scope: TurnScope, before: Alarms) -> None:
         await timers.cancel(scope.run_id, *key)
 
 
-async def hand_over(scope: TurnScope, message: Message, before: Alarms) -> None:
+async def hand_over(scope: TurnScope, before: Alarms) -> None:
     """The turn is out of time: make all durable and wake the next one."""
     await suspend(scope, before)
-    # Derived from the message, so that a redelivery sends the same and a chain never repeats.
-    cause = hashlib.sha256(dump_message(message).encode()).hexdigest()[:32]
-    await scope.ports.queue.send(Continue(run_id=scope.run_id, cause=cause))
+    # From the id of the message, not from what it says: a redelivery sends the same again, while
+    # a second message of the same text is another cause.
+    await scope.ports.queue.send(Continue(run_id=scope.run_id, cause=scope.message_id))
 
 
 async def block(scope: TurnScope, reason: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from stepwell.authoring.registry import Registry
@@ -30,7 +31,7 @@ from stepwell.engine.scope import TurnScope
 from stepwell.engine.settings import Settings
 from stepwell.engine.threads import ThreadPool
 from stepwell.engine.values import Values, payloads_of
-from stepwell.errors import PayloadError
+from stepwell.errors import DefinitionError, PayloadError
 
 _LOG = logging.getLogger("stepwell.engine")
 
@@ -43,6 +44,13 @@ class TurnEnd(StrEnum):
     HANDED_OVER = "handed over"
     BLOCKED = "blocked"
     NOTHING = "nothing to do"
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivered:
+    message: Message
+    message_id: str
+    receive_count: int
 
 
 class Engine:
@@ -61,13 +69,18 @@ class Engine:
         self._fraction = fraction
         self._pool = ThreadPool()
 
-    async def take_turn(self, message: Message, *, receive_count: int = 1) -> TurnEnd:
-        """Do a message's work. Raises when the message must be given back."""
+    async def take_turn(self, message: Message, *, message_id: str, receive_count: int) -> TurnEnd:
+        """Do a message's work. Raises when the message must be given back.
+
+        `message_id` is the queue's own id of the message, the same for each receive of it;
+        `receive_count` is 1 the first time.
+        """
         rows = await self.ports.store.load(message.run_id)
         header = rows.header or await self._put_header(message)
         log = [event for commit in rows.commits for event in commit.events]
         state = fold(log)
-        scope = self._scope(message, header, state, rows, redelivered=receive_count > 1)
+        delivered = _Delivered(message, message_id, receive_count)
+        scope = self._scope(delivered, header, state, rows)
         if state.terminal:
             await settle.write_header(scope)
             return TurnEnd.NOTHING
@@ -78,7 +91,7 @@ class Engine:
         if workflow is None:
             await settle.block(scope, f"workflow {header.workflow!r} is not registered here")
             return TurnEnd.BLOCKED
-        return await self._replay(scope, workflow, message, [*log, *decided], before)
+        return await self._replay(scope, workflow, [*log, *decided], before)
 
     async def _put_header(self, message: Message) -> RunHeader:
         if not isinstance(message, StartRun):
@@ -87,12 +100,10 @@ class Engine:
 
     def _scope(
         self,
-        message: Message,
+        delivered: _Delivered,
         header: RunHeader,
         state: RunState,
         rows: RunRows,
-        *,
-        redelivered: bool,
     ) -> TurnScope:
         ports = self.ports
         turn = ports.ids.new_id()
@@ -105,8 +116,9 @@ class Engine:
             journal=Journal(ports.store, ports.clock, header.run_id, turn, state),
             values=Values(ports.blobs, self.settings.sizes),
             rows={row.hook_id: row for row in rows.hooks},
-            time=reference_time(message, ports.clock.now()),
-            redelivered=redelivered,
+            time=reference_time(delivered.message, ports.clock.now()),
+            message_id=delivered.message_id,
+            redelivered=delivered.receive_count > 1,
         )
 
     async def _settle_decisions(self, scope: TurnScope, message: Message) -> None:
@@ -135,20 +147,20 @@ class Engine:
         self,
         scope: TurnScope,
         workflow: WorkflowDefinition,
-        message: Message,
         history: list[e.Event],
         before: settle.Alarms,
     ) -> TurnEnd:
         texts = await scope.values.texts(payloads_of(scope.header, history, scope.rows.values()))
         try:
             replay = Replay(scope.run_id, workflow, scope.state, texts)
-        except PayloadError as error:
+        except (PayloadError, DefinitionError) as error:
             return await self._input_unfit(scope, workflow, error, before)
         performer = Performer(scope, replay, self._fraction)
         try:
             replay.run(history)
             held = await self._perform(scope, replay, performer)
-            return await self._settle(scope, workflow, message, replay, before, held=held)
+            await performer.stop()
+            return await self._settle(scope, workflow, replay, before, held=held)
         finally:
             await performer.stop()
             replay.unwind()
@@ -157,7 +169,7 @@ class Engine:
         self,
         scope: TurnScope,
         workflow: WorkflowDefinition,
-        error: PayloadError,
+        error: PayloadError | DefinitionError,
         before: settle.Alarms,
     ) -> TurnEnd:
         # A new run was started wrongly and fails; for an old one it is the code that changed.
@@ -188,7 +200,6 @@ class Engine:
     async def _settle(
         scope: TurnScope,
         workflow: WorkflowDefinition,
-        message: Message,
         replay: Replay,
         before: settle.Alarms,
         *,
@@ -202,7 +213,7 @@ class Engine:
         if outcome is None:
             await settle.note_waits(scope, replay)
             if held:
-                await settle.hand_over(scope, message, before)
+                await settle.hand_over(scope, before)
                 return TurnEnd.HANDED_OVER
             if scope.state.waits():
                 await settle.suspend(scope, before)

@@ -202,7 +202,11 @@ class Environment:
 
     async def _turn(self, message: Message, delivery: Delivery) -> TurnEnd:
         with self._crasher.armed():
-            return await self._engine.take_turn(message, receive_count=delivery.receive_count)
+            return await self._engine.take_turn(
+                message,
+                message_id=delivery.message_id,
+                receive_count=delivery.receive_count,
+            )
 
     def advance(self, duration: DurationLike) -> None:
         """Let time pass: from one due timer to the next, working until idle at each."""

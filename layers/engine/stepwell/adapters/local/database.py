@@ -138,8 +138,7 @@ CREATE TABLE messages (
     body TEXT NOT NULL,
     sent_at INTEGER NOT NULL,
     visible_at INTEGER,
-    receive_count INTEGER NOT NULL DEFAULT 0,
-    in_flight INTEGER NOT NULL DEFAULT 0
+    receive_count INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX messages_by_group ON messages (run_id, place);
 CREATE INDEX messages_by_time ON messages (visible_at, place) WHERE visible_at IS NOT NULL;

@@ -5,8 +5,9 @@ held back, nothing of its group comes. A message that is neither deleted nor giv
 visibility timeout is delivered again. Equal bodies are dropped for five minutes after the first,
 even when that one has been deleted. What was received too often becomes a dead letter.
 
-As with SQS FIFO, a receipt is worth something only while its message is in flight: not after the
-visibility timeout, nor after the message was given back.
+As with SQS FIFO, a receipt holds its message until the moment at which it becomes visible again,
+and no longer, even if nobody has received it since. Giving a message back only moves that moment:
+with a delay it also prolongs the hold of a receiver that has not finished.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ WHERE visible_at <= ? ORDER BY visible_at, place LIMIT 1
 """
 
 _TAKE = """
-UPDATE messages SET visible_at = ?, receive_count = receive_count + 1, in_flight = 1
+UPDATE messages SET visible_at = ?, receive_count = receive_count + 1
 WHERE place = ? RETURNING body, receive_count, message_id
 """
 
 _HELD = """
 SELECT 1 FROM messages
-WHERE place = ? AND receive_count = ? AND message_id = ? AND in_flight = 1 AND visible_at > ?
+WHERE place = ? AND receive_count = ? AND message_id = ? AND visible_at > ?
 """
 
-_GIVE_BACK = "UPDATE messages SET visible_at = ?, in_flight = 0 WHERE place = ?"
+_GIVE_BACK = "UPDATE messages SET visible_at = ? WHERE place = ?"
 
 _PROMOTE = """
 UPDATE messages SET visible_at = ?
@@ -134,7 +135,8 @@ class SqliteQueue:
     async def give_back(self, delivery: Delivery, *, delay: Millis = 0) -> bool:
         """Make the message visible again after `delay` ms; until then its group waits.
 
-        False, without effect, when the receipt is stale.
+        False, without effect, when the receipt is stale. Until that moment the receipt stays good,
+        so a long turn keeps its message by calling this again and again.
         """
         now = self._clock.now()
         with self.database.writing():

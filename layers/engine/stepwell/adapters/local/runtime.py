@@ -120,7 +120,11 @@ class LocalEngine:
             return
         try:
             async with self._leased(delivery):
-                await self._engine.take_turn(message, receive_count=delivery.receive_count)
+                await self._engine.take_turn(
+                    message,
+                    message_id=delivery.message_id,
+                    receive_count=delivery.receive_count,
+                )
         except (TransientError, Fenced) as error:
             await self._give_back(delivery, message, error)
         except Exception as error:

@@ -1,0 +1,177 @@
+"""What the contract suites are given: one deployment to test, and rows, events and messages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from stepwell.adapters.local.clock import SkippingClock
+from stepwell.core.events import Commit, StepCompleted
+from stepwell.core.messages import Wake, load_message
+from stepwell.core.records import Checkpoint, Chunk, HookRow, RunHeader, RunStatus
+from stepwell.engine.ports import Blobs, Consumer, Delivery, Queue, Store, Timers
+
+T = TypeVar("T")
+
+START = 1_700_000_000_000
+VISIBILITY = 30_000
+MAX_RECEIVES = 3
+MINUTE = 60_000
+
+#: Ids that a careless key would let cross into another's range, or mix up.
+NASTY_IDS = (
+    "a",
+    "A",
+    "a#",
+    "a#b",
+    "a#b#c",
+    "a/b",
+    "a/../b",
+    "..",
+    "%23",
+    "a%23b",
+    "a\x00b",
+    "a:1",
+    "E#000000000001",
+    "*",
+    "_",
+    "é",
+    "e\u0301",
+    "\U0001f600",
+    "\uffff",
+    "x" * 1024,
+    "x" * 1023 + "y",
+)
+
+
+class Letter(Protocol):
+    """What every adapter can tell about a dead letter."""
+
+    @property
+    def body(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """One adapter's ports, and what a test needs to move the world around them."""
+
+    store: Store
+    blobs: Blobs
+    queue: Queue
+    consumer: Consumer
+    timers: Timers
+    clock: SkippingClock
+    fire_due: Callable[[], Coroutine[Any, Any, int]]
+    dead_letters: Callable[[], Coroutine[Any, Any, Sequence[Letter]]]
+    close: Callable[[], None]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine, on a loop of its own."""
+    return asyncio.run(work)
+
+
+def header(run_id: str = "run", **fields: Any) -> RunHeader:
+    """A header, PENDING unless told otherwise."""
+    defaults: dict[str, Any] = {
+        "workflow": "orders",
+        "version": "1",
+        "status": RunStatus.PENDING,
+        "input": '{"order":1}',
+        "input_digest": "d1",
+        "seed": "s1",
+        "created_at": START,
+        "updated_at": START,
+    }
+    return RunHeader(run_id=run_id, **(defaults | fields))
+
+
+def hook(run_id: str = "run", hook_id: str = "hook", **fields: Any) -> HookRow:
+    """A PENDING hook row."""
+    defaults: dict[str, Any] = {
+        "name": "approve",
+        "step": None,
+        "key_id": "k1",
+        "created_at": START,
+    }
+    return HookRow(run_id=run_id, hook_id=hook_id, **(defaults | fields))
+
+
+def commit(
+    first: int, *, events: int = 1, turn: str = "t1", number: int = 1, fill: int = 0
+) -> Commit:
+    """A commit of `events` events whose results take `fill` bytes each."""
+    return Commit(
+        first=first,
+        turn=turn,
+        number=number,
+        events=tuple(
+            StepCompleted(
+                at=START + n,
+                step=f"charge:{n}",
+                name="charge",
+                digest="d",
+                attempt=1,
+                result='"' + "x" * fill + '"',
+            )
+            for n in range(first, first + events)
+        ),
+    )
+
+
+def checkpoint(run_id: str = "run", step: str = "step", **fields: Any) -> Checkpoint:
+    """A checkpoint that knows of event 1."""
+    defaults: dict[str, Any] = {
+        "last_event": 1,
+        "save_id": "s1",
+        "saved_at": START,
+        "output": 0,
+        "answers": (),
+        "value": "1",
+    }
+    return Checkpoint(run_id=run_id, step=step, **(defaults | fields))
+
+
+def chunk(position: int, run_id: str = "run", step: str = "step", **fields: Any) -> Chunk:
+    """An output row that counts as many chunks as rows."""
+    defaults: dict[str, Any] = {"number": position, "at": START, "value": f'"{position}"'}
+    return Chunk(run_id=run_id, step=step, position=position, **(defaults | fields))
+
+
+def wake(run_id: str = "run", cause: str = "c1") -> Wake:
+    """The plainest message."""
+    return Wake(run_id=run_id, cause=cause)
+
+
+async def take(consumer: Consumer) -> Delivery:
+    """The delivery that has to be there."""
+    delivery = await consumer.receive()
+    assert delivery is not None
+    return delivery
+
+
+def cause(delivery: Delivery) -> str:
+    """Which `wake` was delivered."""
+    message = load_message(delivery.body)
+    assert isinstance(message, Wake)
+    return message.cause
+
+
+def other_process(*arguments: str) -> subprocess.Popen[str]:
+    """Start `other_process.py` with what this process can import."""
+    return subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("other_process.py")), *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
