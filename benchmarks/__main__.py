@@ -1,0 +1,53 @@
+"""`python -m benchmarks [--repeats N] [--json]`: what a step, a replay and an answer cost.
+
+Times are medians on this machine, in microseconds; `cpu` holds where the machine is busy. Writes are
+counted, and the same on every machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from dataclasses import asdict
+
+from benchmarks.measure import Figure, all_figures
+
+
+def _table(figures: list[Figure]) -> str:
+    lines = [
+        f"{'workload':<14} {'store':<12} {'n':>5} {'wall µs':>9} {'cpu µs':>9}  {'per':<7} writes"
+    ]
+    lines += [
+        f"{f.workload:<14} {f.store:<12} {f.size:>5} {f.wall:>9.1f} {f.cpu:>9.1f}  "
+        f"{f.unit:<7} {f.writes or ''}"
+        for f in figures
+    ]
+    return "\n".join(lines)
+
+
+def _growth(figures: list[Figure]) -> str:
+    lines = ["", "growth of the cpu cost per unit, n = 1000 over n = 100 (1.0 is flat)"]
+    by_key = {(f.workload, f.store, f.size): f for f in figures}
+    for (workload, store, size), figure in by_key.items():
+        small = by_key.get((workload, store, 100))
+        if size == 1000 and small is not None:
+            lines.append(f"{workload:<14} {store:<12} {figure.cpu / small.cpu:.2f}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m benchmarks")
+    parser.add_argument("--repeats", type=int, default=7, help="measurements per figure")
+    parser.add_argument("--json", action="store_true", help="figures as JSON")
+    options = parser.parse_args()
+    figures = asyncio.run(all_figures(options.repeats))
+    if options.json:
+        print(json.dumps([asdict(figure) for figure in figures], indent=1))
+    else:
+        print(_table(figures))
+        print(_growth(figures))
+
+
+if __name__ == "__main__":
+    main()
