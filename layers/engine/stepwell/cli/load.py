@@ -1,0 +1,145 @@
+"""What the command line names and carries: modules, workflows and JSON."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from stepwell.authoring.decorators import Workflow
+from stepwell.cli.failing import BadInput, ImportFailed
+from stepwell.errors import PayloadError
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """JSON as it was given, and what it stands for."""
+
+    text: str
+    value: Any
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module; the current folder comes first. Raises `BadInput`, `ImportFailed`."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if name.endswith(".py") or "/" in name:
+        dotted = ".".join(Path(name).with_suffix("").parts)
+        raise BadInput(f"{name!r} is a path; name the module as in an import: {dotted}")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A missing import inside the module is another matter than a missing module.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise ImportFailed(f"module {name!r} cannot be imported: {error}") from error
+        raise BadInput(
+            f"no module {error.name!r}: it is neither in {here!r} nor installed"
+        ) from None
+    except (Exception, SystemExit) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise ImportFailed(f"module {name!r} cannot be imported: {told}") from error
+
+
+def load_workflow(target: str) -> Workflow[Any, Any]:
+    """The workflow that `module:workflow` names. Raises `BadInput`, `ImportFailed`."""
+    module_name, _, name = target.partition(":")
+    module = load_module(module_name)
+    found = _workflows(module)
+    by_registered = {each.definition.name: each for each in found.values()}
+    workflow = found.get(name) or by_registered.get(name)
+    if workflow is None:
+        there = ", ".join(f"{module_name}:{each}" for each in sorted(found)) or "none"
+        missing = f"no workflow {name!r} in module" if name else "name a workflow of module"
+        raise BadInput(f"{missing} {module_name!r}; there is: {there}")
+    return workflow
+
+
+def load_for_worker(target: str) -> None:
+    """Import the module of `module` or `module:workflow`, so that its workflows are registered."""
+    if ":" in target:
+        load_workflow(target)
+    else:
+        load_module(target)
+
+
+def _workflows(module: ModuleType) -> dict[str, Workflow[Any, Any]]:
+    return {name: each for name, each in vars(module).items() if isinstance(each, Workflow)}
+
+
+def read_json(given: str, option: str) -> Json:
+    """JSON given as text, as `-` for stdin or as `@file`. Raises `BadInput` saying where it is bad."""
+    text, source = given, option
+    try:
+        if given == "-":
+            text, source = sys.stdin.read(), f"{option} (stdin)"
+        elif given.startswith("@"):
+            text, source = Path(given[1:]).read_text(encoding="utf-8"), f"{option} {given}"
+    except OSError as error:
+        raise BadInput(f"{option} {given}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{option} {given}: not UTF-8: {error}") from None
+    try:
+        return Json(text, json.loads(text, parse_constant=_refuse_constant))
+    except json.JSONDecodeError as error:
+        raise BadInput(
+            f"{source} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{source} is not JSON: {error}") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def call_of(workflow: Workflow[Any, Any], given: Json) -> Call:
+    """The arguments that JSON gives, by their declared types. Raises `BadInput`.
+
+    An object holds arguments by name, an array positional ones.
+    """
+    definition = workflow.definition
+    if isinstance(given.value, dict):
+        text = given.text
+    elif isinstance(given.value, list):
+        text = json.dumps(_by_name(workflow, given.value))
+    else:
+        raise BadInput("--input takes a JSON object (arguments by name) or a JSON array")
+    try:
+        return definition.arguments.decode(text)
+    except PayloadError as error:
+        raise BadInput(
+            f"--input does not fit {definition.name}{_signature(workflow)}: "
+            f"value at {error.path}: {error.reason}"
+        ) from None
+
+
+def _by_name(workflow: Workflow[Any, Any], values: list[Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    rest = list(values)
+    for parameter in inspect.signature(workflow.definition.function).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            named[parameter.name], rest = rest, []
+        elif (
+            parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) and rest
+        ):
+            named[parameter.name] = rest.pop(0)
+    if rest:
+        name = workflow.definition.name
+        taken = len(values) - len(rest)
+        raise BadInput(
+            f"--input has {len(values)} positional arguments, "
+            f"{name}{_signature(workflow)} takes {taken}"
+        )
+    return named
+
+
+def _signature(workflow: Workflow[Any, Any]) -> str:
+    return str(inspect.signature(workflow.definition.function))

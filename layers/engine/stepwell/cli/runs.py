@@ -1,0 +1,207 @@
+"""`stepwell runs`: what runs there are, what became of them, and what they did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated
+
+import typer
+
+from stepwell.cli import shapes
+from stepwell.cli.failing import BadInput
+from stepwell.cli.options import AsJson, Cursor, Db, File, Limit, RunId
+from stepwell.cli.render import Output, compact, one_line, short, talk
+from stepwell.cli.timeline import COLUMNS, timeline
+from stepwell.client import Client, OutputChunk
+from stepwell.core.records import RunHeader, RunStatus, Wait
+
+app = typer.Typer(no_args_is_help=True, help="Look at runs, and cancel them.")
+
+_LIST_COLUMNS = ("run", "workflow", "status", "created", "updated", "waiting")
+
+
+@app.command("list")
+def list_runs(
+    *,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", help="Of this workflow only.", show_default=False)
+    ] = None,
+    status: Annotated[
+        RunStatus | None,
+        typer.Option(
+            "--status", case_sensitive=False, help="With this status only.", show_default=False
+        ),
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first."""
+    out = Output(as_json=as_json)
+    with File.of(db).open_existing() as engine:
+        listing = engine.client.list_runs(
+            workflow=workflow, status=status, limit=limit, cursor=cursor
+        )
+        try:
+            page = asyncio.run(listing)
+        except ValueError as error:
+            raise BadInput(f"--cursor: {error}") from None
+    if as_json:
+        runs = [shapes.run_summary(header) for header in page.items]
+        out.json({"runs": runs, "cursor": page.cursor})
+        return
+    if not page.items:
+        talk("no runs")
+        return
+    out.table(_LIST_COLUMNS, [_row(header) for header in page.items])
+    if page.cursor is not None:
+        talk(f"more: --cursor {page.cursor}")
+
+
+def _row(header: RunHeader) -> tuple[str, ...]:
+    return (
+        header.run_id,
+        header.workflow,
+        header.status if header.attention is None else header.attention.kind,
+        shapes.iso(header.created_at),
+        shapes.iso(header.updated_at),
+        short(", ".join(f"{wait.kind} {wait.id}" for wait in header.waiting)),
+    )
+
+
+@app.command()
+def show(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
+    """Show one run: status, input, result or error, and what it waits for."""
+    out = Output(as_json=as_json)
+    with File.of(db).open_existing() as engine:
+        header = asyncio.run(engine.client.get(run))
+    show_run(out, header)
+    if not as_json and any(wait.kind == "hook" for wait in header.waiting):
+        talk(f"its open hooks: stepwell hooks list --run {run}{File.of(db).flag}")
+
+
+def show_run(out: Output, header: RunHeader) -> None:
+    """A run, in the form that was asked for."""
+    if out.as_json:
+        out.json(shapes.run_shape(header))
+    else:
+        out.facts(run_facts(header))
+
+
+def run_facts(header: RunHeader) -> dict[str, str]:
+    """What there is to say of a run, by name; values in full."""
+    facts = {
+        "run": header.run_id,
+        "workflow": f"{header.workflow} (version {header.version})",
+        "status": header.status.value,
+        "created": shapes.iso(header.created_at),
+        "updated": shapes.iso(header.updated_at),
+        "input": compact(json.loads(header.input)),
+    }
+    if header.attention is not None:
+        facts[header.attention.kind.lower()] = one_line(header.attention.reason)
+    if header.cancel_requested and not header.status.terminal:
+        facts["cancel"] = "requested"
+    for number, wait in enumerate(header.waiting, 1):
+        facts["waiting" if number == 1 else f"waiting {number}"] = _wait(wait)
+    if header.result is not None:
+        facts["result"] = compact(json.loads(header.result))
+    if header.error is not None:
+        facts["error"] = one_line(str(header.error))
+    if header.idempotency_key is not None:
+        facts["key"] = one_line(header.idempotency_key)
+    if header.tags:
+        facts["tags"] = one_line(", ".join(header.tags))
+    return facts
+
+
+def _wait(wait: Wait) -> str:
+    until = "" if wait.until is None else f" until {shapes.iso(wait.until)}"
+    return one_line(f"{wait.kind} {wait.id} since {shapes.iso(wait.since)}{until}")
+
+
+@app.command()
+def history(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
+    """Show what happened to a run, event by event."""
+    out = Output(as_json=as_json)
+    with File.of(db).open_existing() as engine:
+        events = asyncio.run(engine.client.history(run))
+    if as_json:
+        out.json({"run_id": run, "events": [shapes.event_shape(event) for event in events]})
+    else:
+        out.table(COLUMNS, timeline(events))
+
+
+@app.command()
+def cancel(
+    *,
+    run: RunId,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Why, for the record.", show_default=False)
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for a run to be cancelled. Its workflow is told where it waits, and may clean up."""
+    out = Output(as_json=as_json)
+    with File.of(db).open_existing() as engine:
+        header = asyncio.run(_cancel(engine.client, run, reason))
+    requested = not header.status.terminal
+    if as_json:
+        out.json({"run_id": run, "requested": requested, "status": header.status.value})
+    elif requested:
+        out.line(f"run {run}: cancel requested")
+        talk("a worker carries it out: stepwell worker MODULE")
+    else:
+        out.line(f"run {run} has already ended: {header.status}")
+
+
+async def _cancel(client: Client, run_id: str, reason: str | None) -> RunHeader:
+    header = await client.get(run_id)
+    if not header.status.terminal:
+        await client.cancel(run_id, reason)
+    return header
+
+
+@app.command()
+def output(
+    *,
+    run: RunId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="Id of the step, such as talk:1.")],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until the step or the run has ended.")
+    ] = False,
+    after: Annotated[
+        int, typer.Option("--after", min=0, metavar="N", help="From behind this position.")
+    ] = 0,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a streaming step has put out, a line for each chunk."""
+    out = Output(as_json=as_json)
+    with File.of(db).open_existing() as engine:
+        shown = asyncio.run(_output(out, engine.client, run, step, after=after, follow=follow))
+    if not shown and not as_json:
+        talk(f"no output of step {step!r} of run {run}")
+
+
+async def _output(
+    out: Output, client: Client, run_id: str, step: str, *, after: int, follow: bool
+) -> int:
+    await client.get(run_id)
+    shown = 0
+    async for chunk in client.output(run_id, step, after=after, follow=follow):
+        _show_chunk(out, chunk)
+        shown += 1
+    return shown
+
+
+def _show_chunk(out: Output, chunk: OutputChunk) -> None:
+    if out.as_json:
+        out.json(shapes.chunk_shape(chunk))
+    elif chunk.reset:
+        talk(f"-- what came after chunk {chunk.number} is superseded")
+    else:
+        out.line(chunk.value if isinstance(chunk.value, str) else compact(chunk.value))

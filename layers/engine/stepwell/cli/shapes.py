@@ -1,0 +1,123 @@
+"""The JSON that commands print: one stable shape for each noun, every key always there.
+
+Values are JSON, not text that holds JSON; times are ISO 8601 in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from stepwell.client import OpenHook, OutputChunk, Recorded, Resumed
+from stepwell.core.durations import to_datetime
+from stepwell.core.records import Millis, Payload, RunHeader, Wait
+from stepwell.errors import Failure
+
+Shape = dict[str, Any]
+
+#: Fields of events that are times, and those that are values.
+_TIMES = ("at", "due", "due_at", "expires_at")
+_VALUES = ("input", "result", "payload")
+
+
+def iso(at: Millis) -> str:
+    """A time as text: ISO 8601, UTC, milliseconds."""
+    return to_datetime(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _time(at: Millis | None) -> str | None:
+    return None if at is None else iso(at)
+
+
+def _value(payload: Payload | None) -> Any:
+    return None if payload is None else json.loads(payload)
+
+
+def _failure(failure: Failure | None) -> Shape | None:
+    return None if failure is None else asdict(failure)
+
+
+def _wait(wait: Wait) -> Shape:
+    return {
+        "kind": wait.kind,
+        "id": wait.id,
+        "name": wait.name,
+        "since": iso(wait.since),
+        "until": _time(wait.until),
+    }
+
+
+def run_summary(header: RunHeader) -> Shape:
+    """A run in a list: all but its values."""
+    attention = header.attention
+    return {
+        "run_id": header.run_id,
+        "workflow": header.workflow,
+        "version": header.version,
+        "status": header.status.value,
+        "created_at": iso(header.created_at),
+        "updated_at": iso(header.updated_at),
+        "last_event": header.last_event,
+        "waiting": [_wait(wait) for wait in header.waiting],
+        "attention": None
+        if attention is None
+        else {"kind": attention.kind, "reason": attention.reason, "since": iso(attention.since)},
+        "cancel_requested": header.cancel_requested,
+        "idempotency_key": header.idempotency_key,
+        "tags": list(header.tags),
+        "error": _failure(header.error),
+    }
+
+
+def run_shape(header: RunHeader) -> Shape:
+    """A run with its input and result."""
+    return {
+        **run_summary(header),
+        "input": _value(header.input),
+        "result": _value(header.result),
+    }
+
+
+def hook_shape(hook: OpenHook) -> Shape:
+    """An open hook, with its token."""
+    return {
+        "run_id": hook.run_id,
+        "hook_id": hook.hook_id,
+        "name": hook.name,
+        "step": hook.step,
+        "token": hook.token,
+        "created_at": iso(hook.created_at),
+        "expires_at": _time(hook.expires_at),
+        "due_at": _time(hook.due_at),
+        "schema": _value(hook.schema),
+    }
+
+
+def event_shape(recorded: Recorded) -> Shape:
+    """An event with its number; its own fields as they are recorded."""
+    fields = asdict(recorded.event)
+    shape: Shape = {"number": recorded.number, "type": fields.pop("type")}
+    for name, value in fields.items():
+        if name in _TIMES:
+            shape[name] = _time(value)
+        elif name in _VALUES:
+            shape[name] = _value(value)
+        else:
+            shape[name] = value
+    return shape
+
+
+def chunk_shape(chunk: OutputChunk) -> Shape:
+    """A piece of a step's output, or a reset mark."""
+    return {
+        "position": chunk.position,
+        "number": chunk.number,
+        "reset": chunk.reset,
+        "value": chunk.value,
+    }
+
+
+def resumed_shape(resumed: Resumed) -> Shape:
+    """An answer that was taken."""
+    return asdict(resumed)

@@ -1,0 +1,185 @@
+"""A run's history as a timeline: number, time, offset, event, what it is about, details.
+
+Durations are shown where the log knows them: it records the beginning of hooks and timers, and of
+those steps whose tries are counted before they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from stepwell.cli.render import offset, one_line, short
+from stepwell.cli.shapes import iso
+from stepwell.client import Recorded
+from stepwell.core import events as e
+from stepwell.core.durations import format_millis
+from stepwell.core.records import Millis, Payload
+from stepwell.errors import Failure
+
+COLUMNS = ("#", "time", "offset", "event", "name", "id", "details")
+
+_BEGINNINGS = ("StepStarted", "HookOpened", "TimerStarted")
+
+
+def timeline(history: Iterable[Recorded]) -> list[tuple[str, ...]]:
+    """The rows of the timeline, for `COLUMNS`."""
+    rows: list[tuple[str, ...]] = []
+    first: Millis | None = None
+    began: dict[str, Millis] = {}
+    for recorded in history:
+        event = recorded.event
+        first = event.at if first is None else first
+        name, identity = _subject(event)
+        since = first if event.type.startswith("Run") else began.pop(identity, None)
+        if event.type in _BEGINNINGS:
+            began[identity] = event.at
+        took = None if since is None else event.at - since
+        details = " · ".join(part for part in _details(event, took) if part)
+        rows.append(
+            (
+                str(recorded.number),
+                iso(event.at),
+                offset(event.at - first),
+                event.type,
+                name,
+                one_line(identity),
+                details,
+            )
+        )
+    return rows
+
+
+def _subject(event: e.Event) -> tuple[str, str]:
+    """Name and id of what an event is about; no id for the run itself."""
+    if isinstance(event, e.RunStarted):
+        return event.workflow, ""
+    for kind in ("step", "hook", "timer"):
+        # A hook's event names the step that holds it as well: the hook is what it is about.
+        if event.type.lower().startswith(kind):
+            return getattr(event, "name", ""), getattr(event, kind, "")
+    return "", ""
+
+
+Details = list[str]
+
+
+def _details(event: e.Event, took: Millis | None) -> Details:
+    describe: Callable[[Any, str], Details] = _DETAILS[event.type]
+    return describe(event, "" if took is None else format_millis(took))
+
+
+def _run_started(event: e.RunStarted, _: str) -> Details:
+    return [f"version {event.version}", f"input {_shown(event.input)}"]
+
+
+def _step_started(event: e.StepStarted, _: str) -> Details:
+    return [f"attempt {event.attempt}"]
+
+
+def _step_completed(event: e.StepCompleted, took: str) -> Details:
+    output = f"{event.output} chunks of output" if event.output else ""
+    return [f"attempt {event.attempt}", _took(took), output, f"result {_shown(event.result)}"]
+
+
+def _step_failed(event: e.StepFailed, took: str) -> Details:
+    reason = "" if event.reason == "error" else event.reason
+    return [f"attempt {event.attempt}", _took(took), reason, _error(event.error)]
+
+
+def _step_retry(event: e.StepRetryScheduled, took: str) -> Details:
+    again = f"again in {format_millis(event.due - event.at)}"
+    return [f"attempt {event.attempt}", _took(took), _error(event.error), again]
+
+
+def _step_suspended(event: e.StepSuspended, _: str) -> Details:
+    return [f"attempt {event.attempt}", f"entry {event.entry}"]
+
+
+def _hook_opened(event: e.HookOpened, _: str) -> Details:
+    expires = "" if event.expires_at is None else f"until {iso(event.expires_at)}"
+    due = "" if event.due_at is None else f"due {iso(event.due_at)}"
+    return [expires, due]
+
+
+def _hook_notify_failed(event: e.HookNotifyFailed, _: str) -> Details:
+    again = f"again in {format_millis(event.due - event.at)}"
+    return [f"attempt {event.attempt}", _error(event.error), again]
+
+
+def _hook_received(event: e.HookReceived, took: str) -> Details:
+    by = "" if event.actor is None else f"by {short(event.actor)}"
+    return [_waited(took), by, f"answer {_shown(event.payload)}"]
+
+
+def _hook_failed(event: e.HookFailed, _: str) -> Details:
+    return [_error(event.error)]
+
+
+def _waited_for(_: e.HookExpired | e.HookClosed | e.TimerFired, waited: str) -> Details:
+    return [_waited(waited)]
+
+
+def _timer_started(event: e.TimerStarted, _: str) -> Details:
+    return [f"due {iso(event.due)}"]
+
+
+def _cancel_requested(event: e.CancelRequested, _: str) -> Details:
+    by = "" if event.actor is None else f"by {short(event.actor)}"
+    return [by, short(event.reason or "")]
+
+
+def _run_completed(event: e.RunCompleted, took: str) -> Details:
+    return [_took(took), f"result {_shown(event.result)}"]
+
+
+def _run_failed(event: e.RunFailed, took: str) -> Details:
+    return [_took(took), _error(event.error)]
+
+
+def _run_cancelled(event: e.RunCancelled, took: str) -> Details:
+    return [_took(took), short(event.reason or "")]
+
+
+def _nothing(_: e.Event, __: str) -> Details:
+    return []
+
+
+_DETAILS: dict[str, Callable[[Any, str], Details]] = {
+    "RunStarted": _run_started,
+    "StepStarted": _step_started,
+    "StepCompleted": _step_completed,
+    "StepFailed": _step_failed,
+    "StepRetryScheduled": _step_retry,
+    "StepSuspended": _step_suspended,
+    "StepCancelled": _nothing,
+    "HookOpened": _hook_opened,
+    "HookNotifyFailed": _hook_notify_failed,
+    "HookReceived": _hook_received,
+    "HookExpired": _waited_for,
+    "HookFailed": _hook_failed,
+    "HookClosed": _waited_for,
+    "TimerStarted": _timer_started,
+    "TimerFired": _waited_for,
+    "TimerCancelled": _nothing,
+    "CancelRequested": _cancel_requested,
+    "RunCompleted": _run_completed,
+    "RunFailed": _run_failed,
+    "RunCancelled": _run_cancelled,
+}
+
+
+def _took(duration: str) -> str:
+    return duration and f"took {duration}"
+
+
+def _waited(duration: str) -> str:
+    return duration and f"waited {duration}"
+
+
+def _shown(payload: Payload) -> str:
+    return short(payload)
+
+
+def _error(failure: Failure) -> str:
+    return short(str(failure), 120)

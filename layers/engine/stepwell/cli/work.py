@@ -1,0 +1,246 @@
+"""`stepwell run` and `stepwell worker`: the commands that carry runs on.
+
+What workflow code prints goes to stderr: stdout is for the command's own data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from stepwell.adapters.local.runtime import LEASE, LocalEngine
+from stepwell.authoring.decorators import Workflow
+from stepwell.authoring.registry import registry
+from stepwell.cli.answers import answer_command
+from stepwell.cli.failing import BadInput, ExitCode
+from stepwell.cli.load import Call, call_of, load_for_worker, load_workflow, read_json
+from stepwell.cli.options import AsJson, Db, File, duration
+from stepwell.cli.render import Output, one_line, talk
+from stepwell.cli.runs import run_facts
+from stepwell.cli.shapes import hook_shape, run_shape
+from stepwell.cli.stopping import Stop, stopping
+from stepwell.client import OpenHook
+from stepwell.core.records import Millis, RunHeader, RunStatus
+
+#: How often `run` looks at its run, in seconds.
+_LOOK = 0.02
+#: After how long `run` says why it is still there, in seconds.
+_PATIENCE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A run when `run` leaves it, with the hooks that it has open."""
+
+    header: RunHeader
+    hooks: tuple[OpenHook, ...]
+    interrupted: bool
+
+    @property
+    def exit_code(self) -> ExitCode:
+        status = self.header.status
+        if status is RunStatus.COMPLETED:
+            return ExitCode.OK
+        if status.terminal:
+            return ExitCode.RUN_FAILED
+        if self.header.attention is not None:
+            return ExitCode.FAILURE
+        return ExitCode.INTERRUPTED if self.interrupted else ExitCode.TIMED_OUT
+
+
+def run(
+    *,
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:WORKFLOW", help="What to run, such as app:refund.")
+    ],
+    given: Annotated[
+        str,
+        typer.Option(
+            "--input",
+            metavar="JSON|-|@FILE",
+            help="An object of arguments by name, or an array of positional ones.",
+        ),
+    ] = "{}",
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(
+            "--idempotency-key", help="The same key gives the same run.", show_default=False
+        ),
+    ] = None,
+    wait: Annotated[
+        str,
+        typer.Option("--wait", metavar="DURATION", help="Timers due within this are waited for."),
+    ] = "10s",
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start a run and work on it until it ends, or waits for an answer or a far timer."""
+    out = Output(as_json=as_json)
+    patience = duration(wait, "--wait")
+    argument = read_json(given, "--input")
+    file = File.of(db)
+    with redirect_stdout(sys.stderr):
+        workflow = load_workflow(target)
+        call = call_of(workflow, argument)
+        _log_to_stderr()
+        with file.open() as engine:
+            work = _Work(engine, file, out, target.partition(":")[0])
+            code = asyncio.run(work.run(workflow, call, idempotency_key, patience))
+    raise typer.Exit(code)
+
+
+class _Work:
+    """The work of one `run`. It changes only the file."""
+
+    def __init__(self, engine: LocalEngine, file: File, out: Output, module: str) -> None:
+        self._engine = engine
+        self._file = file
+        self._out = out
+        self._module = module
+
+    async def run(
+        self, workflow: Workflow[Any, Any], call: Call, key: str | None, patience: Millis
+    ) -> ExitCode:
+        args, kwargs = call
+        client = self._engine.client.with_options(idempotency_key=key)
+        handle = await client.start(workflow, *args, **kwargs)
+        with stopping(lambda: talk("stopping when the turns in flight are done")) as stop:
+            talk(f"run {handle.id} of workflow {workflow.definition.name}")
+            serving = asyncio.create_task(self._engine.serve(until=stop.event))
+            try:
+                hooks, interrupted = await self._follow(handle.id, patience, stop, serving)
+                standing = _Standing(await handle.get(), hooks, interrupted)
+                self._show(standing)
+            finally:
+                stop.event.set()
+                await self._finish(serving)
+        return standing.exit_code
+
+    @staticmethod
+    async def _finish(serving: asyncio.Task[None]) -> None:
+        await asyncio.wait({serving}, timeout=_PATIENCE)
+        if not serving.done():
+            talk("finishing the turns of other runs that are in flight")
+        await serving
+
+    async def _follow(
+        self, run_id: str, patience: Millis, stop: Stop, serving: asyncio.Task[None]
+    ) -> tuple[tuple[OpenHook, ...], bool]:
+        """Wait until the run ends or rests. Its open hooks, and whether we were interrupted."""
+        while not serving.done() and not stop.event.is_set():
+            hooks = await self._open_hooks(run_id)
+            if await self._rests(run_id, hooks, patience):
+                return hooks, False
+            await asyncio.wait({serving}, timeout=_LOOK)
+        await serving
+        return await self._open_hooks(run_id), True
+
+    async def _rests(self, run_id: str, hooks: tuple[OpenHook, ...], patience: Millis) -> bool:
+        """Whether the run ended, or does not go on by itself soon enough."""
+        header = await self._engine.local.store.get_header(run_id)
+        if header is None:
+            return False
+        if header.status.terminal or header.attention is not None:
+            return True
+        if not header.waiting or header.cancel_requested:
+            return False
+        expiries = {hook.hook_id: hook.expires_at for hook in hooks}
+        end = self._engine.local.ports.clock.now() + patience
+        for wait in header.waiting:
+            if wait.kind == "hook" and wait.id not in expiries:
+                return False  # it is decided: the turn that takes the decision comes
+            due = expiries[wait.id] if wait.kind == "hook" else wait.until
+            if due is not None and due <= end:
+                return False
+        return True
+
+    async def _open_hooks(self, run_id: str) -> tuple[OpenHook, ...]:
+        hooks: list[OpenHook] = []
+        cursor: str | None = None
+        while True:
+            page = await self._engine.client.list_hooks(run_id=run_id, limit=200, cursor=cursor)
+            hooks += page.items
+            cursor = page.cursor
+            if cursor is None:
+                return tuple(hooks)
+
+    def _show(self, standing: _Standing) -> None:
+        header, hooks = standing.header, standing.hooks
+        if self._out.as_json:
+            shown = [hook_shape(hook) for hook in hooks]
+            self._out.json({**run_shape(header), "hooks": shown})
+        else:
+            self._out.facts(run_facts(header))
+        if header.status.terminal:
+            return
+        for hook in hooks:
+            talk(f"\nanswer hook {one_line(hook.hook_id)} with:")
+            talk(f"  {answer_command(hook, self._file)}")
+        if header.attention is not None:
+            talk("\nit goes on with code that fits, by:")
+        else:
+            talk("\nafter an answer or when its timer is due, it goes on by:")
+        talk(f"  stepwell worker {self._module}{self._file.flag}")
+
+
+def worker(
+    *,
+    modules: Annotated[
+        list[str],
+        typer.Argument(metavar="MODULE...", help="Modules whose workflows this worker runs."),
+    ],
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Stop when nothing is left to do now.")
+    ] = False,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, help="How many runs at a time.")
+    ] = 8,
+    lease: Annotated[str, typer.Option("--lease", hidden=True)] = f"{LEASE}ms",
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take turns and fire timers until it is stopped. Turns in flight are finished."""
+    out = Output(as_json=as_json)
+    file = File.of(db)
+    held = duration(lease, "--lease")
+    if held < 1:
+        raise BadInput("--lease: it must be longer than nothing")
+    with redirect_stdout(sys.stderr):
+        for module in modules:
+            load_for_worker(module)
+        names = sorted(registry.workflows())
+        if not names:
+            raise BadInput(f"no workflow is defined in {', '.join(modules)}")
+        _log_to_stderr()
+        with file.open(held) as engine:
+            stop = asyncio.run(_serve(engine, names, file, concurrency, until_idle=until_idle))
+    if as_json:
+        out.json({"workflows": names, "turns": engine.turns})
+    else:
+        talk(f"stopped after {engine.turns} turns")
+    if stop.signal is signal.SIGINT:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+
+
+async def _serve(
+    engine: LocalEngine, names: list[str], file: File, concurrency: int, *, until_idle: bool
+) -> Stop:
+    with stopping(lambda: talk("stopping when the turns in flight are done")) as stop:
+        woken = await engine.wake_blocked()
+        if woken:
+            talk(f"trying {woken} blocked runs again")
+        talk(f"working on {', '.join(names)} in {file.path}")
+        await engine.serve(concurrency=concurrency, until=stop.event, until_idle=until_idle)
+    return stop
+
+
+def _log_to_stderr() -> None:
+    # After the import of the user's modules: their own configuration of logging stands.
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")

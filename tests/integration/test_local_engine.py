@@ -1,0 +1,77 @@
+"""The embedded engine, where several processes with different code share one file."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from stepwell import hook, workflow
+from stepwell.adapters.local.runtime import LocalEngine
+from stepwell.authoring.registry import Registry
+from stepwell.core.messages import StartRun
+from stepwell.core.records import RunStatus
+
+START = StartRun(
+    run_id="run",
+    workflow="greet",
+    version="1",
+    input='{"name":"ada"}',
+    input_digest="d",
+    seed="s",
+    created_at=1_893_456_000_000,
+)
+
+
+def test_a_start_whose_sender_died_is_left_to_an_engine_that_knows_the_workflow(
+    tmp_path: Path,
+) -> None:
+    @workflow
+    async def greet(name: str) -> str:
+        return f"hello {name}"
+
+    async def play() -> None:
+        path = tmp_path / "stepwell.db"
+        with (
+            LocalEngine.open(path) as knowing,
+            LocalEngine.open(path, registry=Registry()) as other,
+        ):
+            await other.local.queue.send(START)
+            await other.serve(until_idle=True)
+            assert other.turns == 0
+            assert (await other.client.get("run")).status is RunStatus.PENDING
+            await knowing.serve(until_idle=True)
+            assert knowing.turns == 1
+            assert await knowing.client.result("run", timeout=0) == "hello ada"
+
+    asyncio.run(play())
+
+
+def test_only_blocked_runs_of_known_workflows_are_woken(tmp_path: Path) -> None:
+    @workflow
+    async def asks() -> None:
+        await hook("question")
+
+    async def play() -> None:
+        path = tmp_path / "stepwell.db"
+        with LocalEngine.open(path) as engine, LocalEngine.open(path, registry=Registry()) as other:
+            await engine.client.start(asks)
+            await engine.serve(until_idle=True)
+            assert await engine.wake_blocked() == 0
+            assert await other.wake_blocked() == 0
+            assert await engine.local.queue.depth() == 0
+
+    asyncio.run(play())
+
+
+def test_the_lease_is_how_long_a_message_of_a_dead_process_stays_away(tmp_path: Path) -> None:
+    async def play() -> None:
+        with LocalEngine.open(tmp_path / "stepwell.db", lease=60_000) as engine:
+            queue, clock = engine.local.queue, engine.local.ports.clock
+            await queue.send(START)
+            before = clock.now()
+            assert await queue.receive() is not None
+            visible = await queue.next_visible_at()
+            assert visible is not None
+            assert before + 60_000 <= visible <= clock.now() + 60_000
+
+    asyncio.run(play())

@@ -1,0 +1,131 @@
+"""Histories as timelines."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from stepwell.cli.timeline import COLUMNS, timeline
+from stepwell.client import Recorded
+from stepwell.core import events as e
+from stepwell.errors import Failure
+
+START = 1_893_456_000_000  # 2030-01-01T00:00:00Z
+ERROR = Failure(type="Boom", message="first line\nsecond \x1b[31mline")
+
+
+def rows(*events: e.Event) -> list[dict[str, str]]:
+    history = [Recorded(number, event) for number, event in enumerate(events, 1)]
+    return [dict(zip(COLUMNS, row, strict=True)) for row in timeline(history)]
+
+
+def started() -> e.RunStarted:
+    return e.RunStarted(at=START, workflow="flow", version="3", input='{"a":1}', seed="s")
+
+
+def test_each_row_has_time_offset_event_and_what_it_is_about() -> None:
+    timer = e.TimerStarted(at=START + 1500, timer="1/nap:2", name="nap", due=START + 61_500)
+    first, second = rows(started(), timer)
+    assert first == {
+        "#": "1",
+        "time": "2030-01-01T00:00:00.000Z",
+        "offset": "+0ms",
+        "event": "RunStarted",
+        "name": "flow",
+        "id": "",
+        "details": 'version 3 · input {"a":1}',
+    }
+    assert second == {
+        "#": "2",
+        "time": "2030-01-01T00:00:01.500Z",
+        "offset": "+1s500ms",
+        "event": "TimerStarted",
+        "name": "nap",
+        "id": "1/nap:2",
+        "details": "due 2030-01-01T00:01:01.500Z",
+    }
+
+
+def test_a_hook_in_a_step_is_shown_by_its_own_id_with_how_long_it_waited() -> None:
+    opened = e.HookOpened(at=START, hook="ask:1>h:1", name="h", step="ask:1")
+    received = e.HookReceived(
+        at=START + 86_400_000,
+        hook="ask:1>h:1",
+        name="h",
+        step="ask:1",
+        decision_id="d",
+        payload="[1]",
+        actor="eve",
+    )
+    row = rows(started(), opened, received)[2]
+    assert (row["name"], row["id"]) == ("h", "ask:1>h:1")
+    assert row["details"] == "waited 1d · by eve · answer [1]"
+
+
+def test_a_step_shows_how_long_a_counted_try_took() -> None:
+    begun = e.StepStarted(at=START + 10, step="s:1", name="s", digest="d", attempt=2)
+    done = e.StepCompleted(
+        at=START + 40, step="s:1", name="s", digest="d", attempt=2, result="1", output=3
+    )
+    assert rows(started(), begun, done)[2]["details"] == (
+        "attempt 2 · took 30ms · 3 chunks of output · result 1"
+    )
+
+
+def test_a_try_that_was_not_counted_claims_no_duration() -> None:
+    begun = e.StepStarted(at=START, step="s:1", name="s", digest="d", attempt=1)
+    retry = e.StepRetryScheduled(
+        at=START + 10, step="s:1", name="s", digest="d", attempt=1, error=ERROR, due=START + 1010
+    )
+    done = e.StepCompleted(at=START + 1020, step="s:1", name="s", digest="d", attempt=2, result="1")
+    _, _, failed, completed = rows(started(), begun, retry, done)
+    assert (
+        failed["details"]
+        == "attempt 1 · took 10ms · Boom: first line second  [31mline · again in 1s"
+    )
+    assert completed["details"] == "attempt 2 · result 1"
+
+
+def test_long_values_are_cut() -> None:
+    done = e.RunCompleted(at=START + 5, result='"' + "x" * 5000 + '"')
+    details = rows(started(), done)[1]["details"]
+    assert details.startswith('took 5ms · result "xxx')
+    assert details.endswith("…")
+    assert len(details) < 100
+
+
+ONE_OF_EACH: dict[type, e.Event] = {
+    type(event): event
+    for event in (
+        started(),
+        e.StepStarted(at=START, step="s:1", name="s", digest="d", attempt=1),
+        e.StepCompleted(at=START, step="s:1", name="s", digest="d", attempt=1, result="1"),
+        e.StepFailed(at=START, step="s:1", name="s", digest="d", attempt=1, error=ERROR),
+        e.StepRetryScheduled(
+            at=START, step="s:1", name="s", digest="d", attempt=1, error=ERROR, due=START
+        ),
+        e.StepSuspended(at=START, step="s:1", name="s", digest="d", attempt=1, entry=1),
+        e.StepCancelled(at=START, step="s:1", name="s", digest="d"),
+        e.HookOpened(at=START, hook="h:1", name="h", expires_at=START, due_at=START),
+        e.HookNotifyFailed(at=START, hook="h:1", name="h", attempt=1, error=ERROR, due=START),
+        e.HookReceived(at=START, hook="h:1", name="h", decision_id="d", payload="1"),
+        e.HookExpired(at=START, hook="h:1", name="h"),
+        e.HookFailed(at=START, hook="h:1", name="h", error=ERROR),
+        e.HookClosed(at=START, hook="h:1", name="h"),
+        e.TimerStarted(at=START, timer="t:1", name="t", due=START),
+        e.TimerFired(at=START, timer="t:1", name="t", due=START),
+        e.TimerCancelled(at=START, timer="t:1", name="t"),
+        e.CancelRequested(at=START, request_id="r", reason="why", actor="eve"),
+        e.RunCompleted(at=START, result="1"),
+        e.RunFailed(at=START, error=ERROR),
+        e.RunCancelled(at=START, reason="why"),
+    )
+}
+
+
+@pytest.mark.parametrize("kind", get_args(e.Event), ids=lambda kind: str(kind.__name__))
+def test_every_event_has_a_row_of_one_line(kind: type) -> None:
+    row = rows(started(), ONE_OF_EACH[kind])[1]
+    assert row["event"] == kind.__name__
+    assert all(text.isprintable() for text in row.values())
