@@ -6,10 +6,14 @@ import asyncio
 from pathlib import Path
 
 from stepwell import hook, workflow
+from stepwell.adapters.local.clock import SkippingClock
+from stepwell.adapters.local.keys import keyring_of
 from stepwell.adapters.local.runtime import LocalEngine
-from stepwell.authoring.registry import Registry
+from stepwell.adapters.local.wiring import open_ports
+from stepwell.authoring.registry import Registry, registry
 from stepwell.core.messages import StartRun
 from stepwell.core.records import RunStatus
+from stepwell.engine.settings import Settings
 
 START = StartRun(
     run_id="run",
@@ -73,5 +77,41 @@ def test_the_lease_is_how_long_a_message_of_a_dead_process_stays_away(tmp_path: 
             visible = await queue.next_visible_at()
             assert visible is not None
             assert before + 60_000 <= visible <= clock.now() + 60_000
+
+    asyncio.run(play())
+
+
+def test_a_run_whose_turns_keep_failing_ends_up_marked_as_stuck_and_others_go_on(
+    tmp_path: Path,
+) -> None:
+    @workflow
+    async def healthy() -> str:
+        return "done"
+
+    @workflow
+    async def poisoned() -> None:
+        raise KeyboardInterrupt  # what no turn survives
+
+    async def turn(engine: LocalEngine) -> bool:
+        try:
+            return await engine.step()
+        except KeyboardInterrupt:
+            return True
+
+    async def play() -> None:
+        ports = open_ports(tmp_path / "stepwell.db", clock=(clock := SkippingClock(0)))
+        settings = Settings(keyring=keyring_of(ports.database))
+        with LocalEngine(ports, registry=registry, settings=settings) as engine:
+            stuck = await engine.client.start(poisoned)
+            well = await engine.client.start(healthy)
+            for _ in range(30):
+                await turn(engine)
+                clock.advance(300_000)
+            assert await well.result(timeout=0) == "done"
+            attention = (await stuck.get()).attention
+            assert attention is not None
+            assert attention.kind == "STUCK"
+            [letter] = await ports.queue.dead_letters()
+            assert letter.receive_count == 10
 
     asyncio.run(play())

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from stepwell.authoring.registry import Registry
@@ -20,10 +20,10 @@ from stepwell.core import events as e
 from stepwell.core.decide import decide, due_decisions, first_event, reference_time
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.messages import Message, StartRun
-from stepwell.core.records import HookRow, RunHeader, RunStatus
+from stepwell.core.records import Attention, HookRow, RunHeader, RunStatus
 from stepwell.core.state import RunState, fold
 from stepwell.engine import settle
-from stepwell.engine.journal import Journal
+from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.perform import Performer
 from stepwell.engine.ports import Ports, RunRows, TransientError
 from stepwell.engine.replay import Blocked, Raised, Replay
@@ -69,14 +69,19 @@ class Engine:
         self._fraction = fraction
         self._pool = ThreadPool()
 
-    async def take_turn(self, message: Message, *, message_id: str, receive_count: int) -> TurnEnd:
+    async def take_turn(
+        self, message: Message, *, message_id: str, receive_count: int, last: bool = False
+    ) -> TurnEnd:
         """Do a message's work. Raises when the message must be given back.
 
         `message_id` is the queue's own id of the message, the same for each receive of it;
-        `receive_count` is 1 the first time.
+        `receive_count` is 1 the first time. `last` says that the queue delivers it no more: the
+        run is marked STUCK beforehand, and the mark goes when the turn ends well.
         """
         rows = await self.ports.store.load(message.run_id)
         header = rows.header or await self._put_header(message)
+        if last and not header.status.terminal:
+            header = await self._mark_stuck(header, receive_count)
         log = [event for commit in rows.commits for event in commit.events]
         state = fold(log)
         delivered = _Delivered(message, message_id, receive_count)
@@ -97,6 +102,18 @@ class Engine:
         if not isinstance(message, StartRun):
             raise TransientError(f"run {message.run_id!r} has no header yet")
         return await self.ports.store.put_header(header_of(message))
+
+    async def _mark_stuck(self, header: RunHeader, receive_count: int) -> RunHeader:
+        reason = (
+            f"a message of this run was delivered {receive_count} times and no turn for it ended; "
+            "see the log of the worker, mend the cause and wake the run"
+        )
+        now = self.ports.clock.now()
+        attention = Attention(kind="STUCK", reason=reason, since=now)
+        stuck = replace(header, attention=attention, updated_at=now)
+        if not await self.ports.store.update_header(stuck):
+            raise Fenced(f"the header of run {header.run_id!r} is already further on")
+        return stuck
 
     def _scope(
         self,

@@ -122,6 +122,7 @@ CREATE TABLE chunks (
     number INTEGER NOT NULL,
     at INTEGER NOT NULL,
     value TEXT,
+    last_event INTEGER NOT NULL,
     PRIMARY KEY (run_id, step, position)
 ) WITHOUT ROWID;
 

@@ -10,6 +10,8 @@ from stepwell.errors import UsageError
 
 #: The file of the local engine.
 DB_VARIABLE = "STEPWELL_DB"
+#: What command line tools use when nothing names a file.
+DEFAULT_DB = ".stepwell/stepwell.db"
 
 _open: dict[str, LocalEngine] = {}
 

@@ -12,10 +12,12 @@ with a delay it also prolongs the hold of a receiver that has not finished.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
-from stepwell.adapters.local.database import Database
+from stepwell.adapters.local.database import Database, SqlValue
 from stepwell.core.messages import Message, dump_message
 from stepwell.core.records import Millis
 from stepwell.engine.ports import Clock, Delivery, Ids, ItemTooLarge
@@ -33,6 +35,15 @@ INSERT INTO messages (message_id, run_id, body, sent_at, visible_at) VALUES (?, 
 _NEXT = """
 SELECT place, receive_count FROM messages
 WHERE visible_at <= ? ORDER BY visible_at, place LIMIT 1
+"""
+
+# A run without a header is anybody's: its start says in the body what it is.
+_NEXT_OF = """
+SELECT place, receive_count FROM messages
+WHERE visible_at <= ? AND NOT EXISTS (
+    SELECT 1 FROM runs WHERE runs.run_id = messages.run_id
+    AND runs.workflow NOT IN (SELECT value FROM json_each(?)))
+ORDER BY visible_at, place LIMIT 1
 """
 
 _TAKE = """
@@ -110,13 +121,20 @@ class SqliteQueue:
             if self.database.change(_REMEMBER, message.run_id, sha256(data).digest(), until):
                 self._enter(message.run_id, body, now)
 
-    async def receive(self) -> Delivery | None:
-        """The next message whose group is free, now; None if there is none."""
+    async def receive(self, *, workflows: Iterable[str] | None = None) -> Delivery | None:
+        """The next message whose group is free, now; None if there is none.
+
+        With `workflows`, runs of all others are left to the processes that know them.
+        """
         now = self._clock.now()
-        if not self.database.query(_NEXT, now):  # an idle poll takes no write lock
+        sql = _NEXT
+        values: tuple[SqlValue, ...] = (now,)
+        if workflows is not None:
+            sql, values = _NEXT_OF, (now, json.dumps(list(workflows)))
+        if not self.database.query(sql, *values):  # an idle poll takes no write lock
             return None
         with self.database.writing():
-            while rows := self.database.query(_NEXT, now):
+            while rows := self.database.query(sql, *values):
                 place, count = rows[0]
                 if count < self._max_receive_count:
                     return self._take(place, now)

@@ -20,17 +20,19 @@ from stepwell.adapters.local.keys import keyring_of
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
 from stepwell.authoring.registry import Registry, registry
 from stepwell.client import Client
-from stepwell.core.messages import Message, load_message
-from stepwell.core.records import Millis
+from stepwell.core.messages import Message, StartRun, Wake, load_message
+from stepwell.core.records import Millis, RunHeader, RunStatus
 from stepwell.engine.journal import Fenced
 from stepwell.engine.perform import default_fraction
 from stepwell.engine.ports import Delivery, TransientError
 from stepwell.engine.settings import Settings
-from stepwell.engine.turn import Engine
+from stepwell.engine.turn import Engine, header_of
 
 _LOG = logging.getLogger("stepwell.local")
 #: How long a message stays invisible when the process that holds it has died.
 LEASE: Millis = 10_000
+#: How often a message is delivered before it becomes a dead letter.
+MAX_RECEIVE_COUNT = 10
 #: How often another process's messages are looked for, at most, in seconds.
 _IDLE = 0.2
 #: Delays before a message that could not be worked on is tried again, in ms, by receive count.
@@ -38,23 +40,46 @@ _BACK_OFF = (100, 500, 2_000, 5_000, 10_000, 30_000)
 
 
 class LocalEngine:
-    """An engine and a client on one file. Close it, or use it as a context manager."""
+    """An engine and a client on one file. Close it, or use it as a context manager.
 
-    def __init__(self, local: LocalPorts, *, registry: Registry, settings: Settings) -> None:
+    It works only on runs of workflows that its registry knows and leaves the others to the
+    processes that know them. `turns` counts the turns that it has taken.
+    """
+
+    def __init__(
+        self,
+        local: LocalPorts,
+        *,
+        registry: Registry,
+        settings: Settings,
+        lease: Millis = LEASE,
+    ) -> None:
         self.local = local
         self.client = Client(local.ports, settings)
+        self.turns = 0
+        self._registry = registry
+        self._lease = lease
         self._engine = Engine(local.ports, settings, registry, default_fraction)
 
     @classmethod
     def open(
-        cls, path: str | Path, *, registry: Registry = registry, settings: Settings | None = None
+        cls,
+        path: str | Path,
+        *,
+        registry: Registry = registry,
+        settings: Settings | None = None,
+        lease: Millis = LEASE,
     ) -> LocalEngine:
-        """The engine on a file, which is made if it is not there."""
-        local = open_ports(path, visibility=LEASE)
+        """The engine on a file, which is made if it is not there.
+
+        `lease` is how long a message stays invisible when the process that holds it has died.
+        """
+        local = open_ports(path, visibility=lease, max_receive_count=MAX_RECEIVE_COUNT)
         return cls(
             local,
             registry=registry,
             settings=settings or Settings(keyring=keyring_of(local.database)),
+            lease=lease,
         )
 
     def close(self) -> None:
@@ -81,30 +106,71 @@ class LocalEngine:
 
     async def step(self) -> bool:
         """Fire due timers and take one turn. Whether there was one to take."""
-        await self.local.timers.fire_due(self.local.queue)
-        delivery = await self.local.queue.receive()
+        delivery = await self._next()
         if delivery is None:
             return False
         await self._work(delivery)
         return True
 
-    async def serve(self, *, concurrency: int = 8, until: asyncio.Event | None = None) -> None:
-        """Work until `until` is set: several runs at a time, timers as they come due."""
+    async def serve(
+        self,
+        *,
+        concurrency: int = 8,
+        until: asyncio.Event | None = None,
+        until_idle: bool = False,
+    ) -> None:
+        """Work until `until` is set: several runs at a time, timers as they come due.
+
+        With `until_idle` also only until nothing is left to do now. Turns in flight are finished.
+        """
         until = until or asyncio.Event()
         busy: set[asyncio.Task[None]] = set()
         while not until.is_set():
-            await self.local.timers.fire_due(self.local.queue)
-            delivery = None
+            delivery, idle = None, False
             if len(busy) < concurrency:
-                delivery = await self.local.queue.receive()
+                with suppress(TransientError):  # another process has the file to itself
+                    delivery = await self._next()
+                    idle = delivery is None and not busy
             if delivery is not None:
                 busy.add(asyncio.create_task(self._work(delivery)))
                 await asyncio.sleep(0)
+            elif idle and until_idle:
+                return
             else:
                 await self._rest(busy, until)
             busy = {task for task in busy if not task.done()}
         if busy:
             await asyncio.wait(busy)
+
+    async def wake_blocked(self) -> int:
+        """Send a wake-up to each blocked run of a known workflow: this code may fit it.
+
+        Returns to how many.
+        """
+        woken = 0
+        for status in (RunStatus.PENDING, RunStatus.SUSPENDED):
+            cursor: str | None = None
+            while True:
+                page = await self.local.store.list_runs(status=status, limit=200, cursor=cursor)
+                for header in page.items:
+                    woken += await self._wake_if_blocked(header)
+                cursor = page.cursor
+                if cursor is None:
+                    break
+        return woken
+
+    async def _wake_if_blocked(self, header: RunHeader) -> bool:
+        blocked = header.attention is not None and header.attention.kind == "BLOCKED"
+        if not blocked or self._registry.workflow(header.workflow) is None:
+            return False
+        cause = f"code that may fit {self.local.ports.ids.new_id()}"
+        await self.local.queue.send(Wake(run_id=header.run_id, cause=cause))
+        return True
+
+    async def _next(self) -> Delivery | None:
+        """Fire due timers and take the next message of a workflow that is known here."""
+        await self.local.timers.fire_due(self.local.queue)
+        return await self.local.queue.receive(workflows=self._registry.workflows())
 
     async def _rest(self, busy: set[asyncio.Task[None]], until: asyncio.Event) -> None:
         """Sleep until a turn ends, a timer may be due or another process may have sent something."""
@@ -118,20 +184,35 @@ class LocalEngine:
         except ValidationError as error:
             await self.local.queue.reject(delivery, f"not a message: {error}")
             return
+        # What fails here costs nothing but time: the message becomes visible again by itself.
+        with suppress(TransientError):
+            if await self._taken(delivery, message):
+                await self.local.queue.delete(delivery)
+
+    async def _taken(self, delivery: Delivery, message: Message) -> bool:
+        """Take a turn. Whether its message is done with; if not, it was given back."""
+        if isinstance(message, StartRun) and self._registry.workflow(message.workflow) is None:
+            # Its sender died before the header, which tells others whether the run is theirs.
+            await self.local.store.put_header(header_of(message))
+            await self.local.queue.give_back(delivery)
+            return False
         try:
             async with self._leased(delivery):
                 await self._engine.take_turn(
                     message,
                     message_id=delivery.message_id,
                     receive_count=delivery.receive_count,
+                    last=delivery.receive_count >= MAX_RECEIVE_COUNT,
                 )
         except (TransientError, Fenced) as error:
             await self._give_back(delivery, message, error)
+            return False
         except Exception as error:
             _LOG.exception("a turn of run %s failed", message.run_id)
             await self._give_back(delivery, message, error)
-        else:
-            await self.local.queue.delete(delivery)
+            return False
+        self.turns += 1
+        return True
 
     async def _give_back(self, delivery: Delivery, message: Message, error: Exception) -> None:
         delay = _BACK_OFF[min(delivery.receive_count, len(_BACK_OFF)) - 1]
@@ -149,6 +230,6 @@ class LocalEngine:
 
     async def _keep(self, delivery: Delivery) -> None:
         while True:
-            await asyncio.sleep(LEASE / 3000)
+            await asyncio.sleep(self._lease / 3000)
             with suppress(TransientError):  # the next renewal comes before the lease ends
-                await self.local.queue.give_back(delivery, delay=LEASE)
+                await self.local.queue.give_back(delivery, delay=self._lease)

@@ -83,12 +83,13 @@ WHERE last_event <= excluded.last_event
 """
 
 _PUT_CHUNK = """
-INSERT INTO chunks (run_id, step, position, number, at, value) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO chunks (run_id, step, position, number, at, value, last_event)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run_id, step, position) DO NOTHING
 """
 
 _CHUNKS = """
-SELECT position, number, at, value FROM chunks
+SELECT position, number, at, value, last_event FROM chunks
 WHERE run_id = ? AND step = ? AND position > ? ORDER BY position LIMIT ?
 """
 
@@ -234,6 +235,7 @@ class SqliteStore:
             chunk.number,
             chunk.at,
             chunk.value,
+            chunk.last_event,
         )
         name = f"output {chunk.position} of step {chunk.step!r} of run {chunk.run_id!r}"
         self._check_size(name, _size(values))
@@ -245,8 +247,16 @@ class SqliteStore:
         """Output rows with a position above `after`, in order; all of them without `limit`."""
         most = -1 if limit is None else max(0, limit)
         return tuple(
-            Chunk(run_id=run_id, step=step, position=position, number=number, at=at, value=value)
-            for position, number, at, value in self._database.query(
+            Chunk(
+                run_id=run_id,
+                step=step,
+                position=position,
+                number=number,
+                at=at,
+                value=value,
+                last_event=last_event,
+            )
+            for position, number, at, value, last_event in self._database.query(
                 _CHUNKS, run_id, step, after, most
             )
         )
