@@ -7,6 +7,7 @@ answer, or the deadline.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Coroutine
 from typing import Any, Final, Generic, TypeVar, get_args
 
@@ -14,7 +15,7 @@ from stepwell.authoring.context import RUN, STEP, StepContext, coloured
 from stepwell.core.definitions import HookDefinition, OnCreated, OnTimeout
 from stepwell.core.durations import to_millis
 from stepwell.core.ids import check_key, check_name
-from stepwell.core.payload import codec
+from stepwell.core.payload import Codec, codec
 from stepwell.errors import DefinitionError, DurationLike, UsageError
 
 M = TypeVar("M")
@@ -179,15 +180,30 @@ def _define(
         )
     if on_created is not None and not callable(on_created):
         raise DefinitionError(f"hook {name!r}: on_created must be a function of the token")
-    payload = codec(Any if payload_schema is None else payload_schema, f"hook {name!r}")
+    payload, schema = _payload(name, payload_schema)
     return HookDefinition(
         name=name,
         payload=payload,
-        schema=None if payload_schema is None else payload.schema(),
+        schema=schema,
         timeout=_timeout(name, timeout),
         on_created=on_created,
         on_timeout=on_timeout,
     )
+
+
+def _payload(name: str, payload_schema: Any) -> tuple[Codec, str | None]:
+    """How answers are carried, and their JSON schema if they have one."""
+    try:
+        return _compiled(name, payload_schema)
+    except TypeError:  # an annotation need not be hashable
+        return _compiled.__wrapped__(name, payload_schema)
+
+
+# A hook is asked for again on every replay: its type is compiled once.
+@functools.lru_cache(maxsize=256)
+def _compiled(name: str, payload_schema: Any) -> tuple[Codec, str | None]:
+    payload = codec(Any if payload_schema is None else payload_schema, f"hook {name!r}")
+    return payload, None if payload_schema is None else payload.schema()
 
 
 def _timeout(name: str, timeout: DurationLike | None) -> int | None:

@@ -1,14 +1,16 @@
 """Which workflows and steps exist, by registered name.
 
 Names are global and do not come from module paths, since the same file has another path in Lambda
-than in a test. Two definitions under one name are refused when the second is imported. Loading the
-same definition again (the same place in the same file) replaces it.
+than in a test. Two definitions under one name are refused when the second is imported, also in one
+file. Loading the same definition again (the same place in the same file) replaces it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import CodeType, FrameType
 from typing import TypeVar
 
 from stepwell.core.definitions import StepDefinition, WorkflowDefinition
@@ -18,7 +20,7 @@ D = TypeVar("D")
 
 
 class Registry:
-    """Names to definitions, in layers: the newest layer is written, all are read."""
+    """Names to definitions, in layers: the newest layer is written, all are read, newest first."""
 
     def __init__(self) -> None:
         self._workflows: list[dict[str, WorkflowDefinition]] = [{}]
@@ -26,12 +28,12 @@ class Registry:
 
     def add_workflow(self, definition: WorkflowDefinition) -> None:
         """Register. Raises `DefinitionError` if the name is taken."""
-        _refuse_taken("workflow", definition, self._find(self._workflows, definition.name))
+        _refuse_taken("workflow", definition, self._workflows[-1].get(definition.name))
         self._workflows[-1][definition.name] = definition
 
     def add_step(self, definition: StepDefinition) -> None:
         """Register. Raises `DefinitionError` if the name is taken."""
-        _refuse_taken("step", definition, self._find(self._steps, definition.name))
+        _refuse_taken("step", definition, self._steps[-1].get(definition.name))
         self._steps[-1][definition.name] = definition
 
     def workflow(self, name: str) -> WorkflowDefinition | None:
@@ -48,7 +50,10 @@ class Registry:
 
     @contextmanager
     def isolated(self) -> Iterator[None]:
-        """A layer of its own for what is registered inside; gone afterwards."""
+        """A layer of its own for what is registered inside; gone afterwards.
+
+        It hides what has the same name outside, so that a test is free in its names.
+        """
         self._workflows.append({})
         self._steps.append({})
         try:
@@ -70,18 +75,44 @@ def _refuse_taken(
     new: WorkflowDefinition | StepDefinition,
     old: WorkflowDefinition | StepDefinition | None,
 ) -> None:
-    if old is None or _place(old) == _place(new):
+    if old is None or (_place(old) == _place(new) and not _side_by_side(old, new)):
         return
     raise DefinitionError(
-        f"{kind} {new.name!r} is defined twice: in {_place(old)[0]} and in {_place(new)[0]}; "
+        f"{kind} {new.name!r} is defined twice: in {_shown(old)} and in {_shown(new)}; "
         f"give one of them another name with @{kind}(name=...)"
     )
 
 
 def _place(definition: WorkflowDefinition | StepDefinition) -> tuple[str, str]:
-    code = getattr(definition.function, "__code__", None)
+    code = _code(definition)
     name = getattr(definition.function, "__qualname__", definition.name)
     return (code.co_filename if code else "an unknown file", name)
+
+
+def _shown(definition: WorkflowDefinition | StepDefinition) -> str:
+    code = _code(definition)
+    return f"{code.co_filename}, line {code.co_firstlineno}" if code else "an unknown file"
+
+
+def _code(definition: WorkflowDefinition | StepDefinition) -> CodeType | None:
+    code = getattr(definition.function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def _side_by_side(
+    old: WorkflowDefinition | StepDefinition, new: WorkflowDefinition | StepDefinition
+) -> bool:
+    """Whether both stand in the code that is running: then nothing was reloaded."""
+    before, after = _code(old), _code(new)
+    if before is None or after is None or before is after:
+        return False
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        held = {id(constant) for constant in frame.f_code.co_consts}
+        if id(after) in held:
+            return id(before) in held
+        frame = frame.f_back
+    return False
 
 
 #: The registry that the decorators write to and workers read from.

@@ -13,7 +13,7 @@ import uuid
 from typing import Any
 
 from stepwell.authoring.context import RUN, STEP, coloured
-from stepwell.core.durations import due_at, to_datetime, to_millis
+from stepwell.core.durations import due_at, to_datetime
 from stepwell.errors import DurationLike, UsageError
 
 
@@ -59,10 +59,8 @@ def random() -> float:
 
 
 def _plain_sleep(when: DurationLike | dt.datetime) -> Any:
-    if isinstance(when, dt.datetime):
-        seconds = max((when - now()).total_seconds(), 0.0)
-    else:
-        seconds = to_millis(when) / 1000
+    here = due_at(now(), 0)
+    seconds = max(due_at(when, here) - here, 0) / 1000
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pydantic import TypeAdapter
+
 from stepwell.core import events as e
 from stepwell.core.messages import CancelRun, HookDecided, Message, TimerDue
 from stepwell.core.records import Decision, HookRow, HookStatus, Millis, RunHeader
 from stepwell.core.state import RunState
+from stepwell.errors import Failure
+
+_FAILURE: TypeAdapter[Failure] = TypeAdapter(Failure)
+_UNNOTIFIED = "unnotified"
 
 
 def reference_time(message: Message, now: Millis) -> Millis:
@@ -64,21 +70,32 @@ def expiry(row: HookRow) -> Decision:
     return Decision(status=HookStatus.EXPIRED, decision_id="deadline", decided_at=row.expires_at)
 
 
+def unnotified(failure: Failure, at: Millis) -> Decision:
+    """The decision that a hook is whose `on_created` failed for good; it carries the failure."""
+    return Decision(
+        status=HookStatus.CLOSED,
+        decision_id=_UNNOTIFIED,
+        decided_at=at,
+        payload=_FAILURE.dump_json(failure).decode(),
+    )
+
+
 def decide(
     state: RunState, rows: Iterable[HookRow], message: Message, now: Millis
 ) -> list[e.Event]:
     """Events for all that was decided outside and is not recorded, earliest decision first."""
     found: list[tuple[Millis, str, e.Event]] = []
-    at = max(now, state.at)
+    rows = list(rows)
+    # A deadline may have been decided by a clock that is ahead of this one; it is never early.
+    passed = [row.expires_at or 0 for row in rows if row.status is HookStatus.EXPIRED]
+    at = max(now, state.at, *passed)
     for row in rows:
         event = decided_event(state, row, at)
         if event is not None:
             found.append((row.decided_at or 0, row.hook_id, event))
     for timer in state.timers.values():
         if timer.status == "started" and timer.due <= now:
-            fired = e.TimerFired(
-                at=max(at, timer.due), timer=timer.id, name=timer.name, due=timer.due
-            )
+            fired = e.TimerFired(at=at, timer=timer.id, name=timer.name, due=timer.due)
             found.append((timer.due, timer.id, fired))
     found.sort(key=lambda item: item[:2])
     events = [event for _, _, event in found]
@@ -108,5 +125,9 @@ def decided_event(state: RunState, row: HookRow, at: Millis) -> e.Event | None:
             payload=row.payload,
             actor=row.actor,
         )
+    if row.decision_id == _UNNOTIFIED:
+        assert row.payload is not None
+        error = _FAILURE.validate_json(row.payload)
+        return e.HookFailed(at=at, hook=row.hook_id, name=row.name, error=error)
     ended = e.HookExpired if row.status is HookStatus.EXPIRED else e.HookClosed
     return ended(at=at, hook=row.hook_id, name=row.name, step=row.step)

@@ -153,7 +153,8 @@ class Chunk:
     """One row of a step's streamed output.
 
     `position` counts rows (1, 2, 3 …), `number` counts chunks. A row with `value` None is a reset
-    mark: chunks above `number` are superseded, numbering goes on after it.
+    mark: chunks above `number` are superseded, numbering goes on after it. `last_event` is the
+    number of the last durable event that its writer knew: who finds a higher one is overtaken.
     """
 
     run_id: str
@@ -162,6 +163,7 @@ class Chunk:
     number: int
     at: Millis
     value: Payload | None
+    last_event: int = 0
 
 
 def blob_reference(sha256: str, size: int) -> Payload:

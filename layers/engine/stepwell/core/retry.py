@@ -13,14 +13,16 @@ from stepwell.errors import (
     DefinitionError,
     DurationLike,
     FatalError,
+    HookError,
     PayloadError,
     RetryableError,
     Suspended,
     UsageError,
 )
 
-#: Another try cannot help: the author said so, or the code has to change first.
-_NEVER = (FatalError, PayloadError, DefinitionError, UsageError, Suspended)
+#: Another try cannot help: the author said so, the code has to change first, or the end of a hook
+#: is recorded and would be found again.
+_NEVER = (FatalError, PayloadError, DefinitionError, UsageError, HookError, Suspended)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

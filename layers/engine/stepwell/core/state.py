@@ -21,8 +21,8 @@ class StepState:
     """One step. `attempts` counts the tries that are spent: failed, or begun and not heard of.
 
     `woken` says that a hook it waits for was decided since it suspended. `output` is where its
-    streamed output stood when it last suspended. `saves` maps the checkpoint that an entry saved last to the output position at which that
-    entry suspended; `entries` counts suspensions.
+    streamed output stood when it last suspended. `saves` maps the checkpoint that an entry saved
+    last to the output position at which that entry suspended; `entries` counts suspensions.
     """
 
     id: str

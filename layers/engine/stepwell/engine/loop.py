@@ -6,14 +6,18 @@ ready; the loop runs until idle, then is told one outcome, then runs again. So `
 clock; a delay is a durable timer, handed to `on_timer`. Real I/O is refused by name.
 
 Every task has a scope: a path from the order in which tasks were created, never from the order in
-which they ran, in which names are counted. Tasks hash by that order too, so that sets of tasks
-(`asyncio.wait` returns them) iterate alike on every pass.
+which they ran, in which names are counted. Tasks and futures hash by that order too, so that sets
+of them (`asyncio.wait` returns two) iterate alike on every pass.
+
+Nothing depends on when memory is reclaimed: tasks are kept until they are done, the collector
+rests while workflow code runs, and what it finalizes at other times runs no code.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import itertools
 import logging
 import math
@@ -26,23 +30,32 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol
 
+from stepwell.core.durations import LONGEST
 from stepwell.core.ids import counted
 from stepwell.core.records import Millis
-from stepwell.errors import UsageError
+from stepwell.errors import Suspended, UsageError
 
 _LOG = logging.getLogger("stepwell.workflow")
 #: Callbacks in one go after which workflow code is taken to spin.
-_SPIN_LIMIT = 2_000_000
+_SPIN_LIMIT = 1_000_000
+#: How often a task that goes on waiting is told that the pass is over.
+_UNWIND_ROUNDS = 100
+#: Below this many tasks, done ones are not looked for.
+_FEW_TASKS = 64
+#: Code that cannot be ended. Were it collected, its cleanup would run outside of its run, where a
+#: step is a plain function.
+_STUBBORN: list[Any] = []
 
 
 class Scope:
     """Where identities are counted: one per task."""
 
-    __slots__ = ("_children", "_counts", "path")
+    __slots__ = ("_children", "_counts", "_generators", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._children = 0
+        self._generators = 0
         self._counts: dict[str, int] = {}
 
     def identify(self, name: str) -> str:
@@ -56,16 +69,42 @@ class Scope:
         self._children += 1
         return Scope(f"{self.path}.{self._children}" if self.path else str(self._children))
 
+    def generator(self) -> Scope:
+        """The scope in which the next async generator begun here is closed, if it is abandoned."""
+        self._generators += 1
+        return Scope(f"{self.path}.g{self._generators}" if self.path else f"g{self._generators}")
+
 
 class ReplayTask(asyncio.Task[Any]):
     """A task with a scope, hashed by creation order."""
 
     def __init__(
-        self, coro: Any, *, order: int, scope: Scope, loop: asyncio.AbstractEventLoop, **kwargs: Any
+        self,
+        coro: Any,
+        *,
+        order: int,
+        scope: Scope,
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context,
+        name: str,
     ) -> None:
         self.order = order
         self.scope = scope
-        super().__init__(coro, loop=loop, **kwargs)
+        self.context = context
+        #: Whether its code was ended from outside, without the task being told.
+        self.ended = False
+        super().__init__(coro, loop=loop, context=context, name=name)
+
+    def __hash__(self) -> int:
+        return self.order
+
+
+class _ReplayFuture(asyncio.Future[Any]):
+    """A future that workflow code may put into a set, hashed by creation order."""
+
+    def __init__(self, order: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.order = order
+        super().__init__(loop=loop)
 
     def __hash__(self) -> int:
         return self.order
@@ -89,49 +128,124 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._timers = timers
         self._ready: deque[asyncio.Handle] = deque()
         self._orders = itertools.count(1)
+        #: Closing tasks are made when memory is reclaimed: they must not shift the other numbers.
+        self._closing_orders = itertools.count(-2, -1)
         self._callback_scope = Scope("callback")
-        self._asyncgens: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._tasks: list[ReplayTask] = []
+        self._many_tasks = _FEW_TASKS
+        self._generators: weakref.WeakSet[Any] = weakref.WeakSet()
+        #: By id, for a generator that is being finalized has no weak references any more.
+        self._generator_scopes: dict[int, Scope] = {}
         self._early: dict[int, asyncio.Task[Any]] = {}
+        #: What Python 3.11's wait_for puts between its caller and what it waits for.
+        self._between: set[asyncio.Future[Any]] = set()
 
     # -- running ---------------------------------------------------------------------------
 
     def run_until_idle(self) -> None:
         """Run callbacks until none is ready. Raises `UsageError` if that never happens."""
+        if self.is_running():
+            self._run_all()
+        elif self._ready:
+            with self.running():
+                self._run_all()
+
+    def _run_all(self) -> None:
+        left = _SPIN_LIMIT
+        while self._ready:
+            try:
+                left = self._run_ready(left)
+            except SystemExit:
+                continue  # it is the outcome of the task that raised it, not of this process
+
+    def _run_ready(self, left: int) -> int:
         ready = self._ready
-        if not ready:
-            return
-        with self._running():
-            left = _SPIN_LIMIT
-            while ready:
-                handle = ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
-                left -= 1
-                if not left:
-                    raise UsageError("workflow code spins: it never waits for anything durable")
+        while ready:
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+            left -= 1
+            if not left:
+                ready.clear()
+                raise UsageError("workflow code spins: it never waits for anything durable")
+        return left
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def running(self) -> Iterator[None]:
+        """Be this thread's running loop, also across many runs until idle."""
         # The turn itself runs on a real loop in this thread; it is put back afterwards.
         outer = asyncio_events._get_running_loop()
         hooks = sys.get_asyncgen_hooks()
+        collects = gc.isenabled()
+        gc.disable()
         asyncio_events._set_running_loop(self)
-        sys.set_asyncgen_hooks(firstiter=self._asyncgens.add, finalizer=self._finalize)
+        sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=self._finalize)
         try:
             yield
         finally:
             sys.set_asyncgen_hooks(*hooks)
             asyncio_events._set_running_loop(outer)
+            if collects:
+                gc.enable()
+
+    def _generator_begins(self, generator: Any) -> None:
+        self._generators.add(generator)
+        self._generator_scopes[id(generator)] = self.scope().generator()
 
     def _finalize(self, generator: Any) -> None:
-        self._asyncgens.discard(generator)
-        self.create_task(generator.aclose())
+        if not self.is_running():
+            return  # found by the collector, at a moment that no other pass would repeat
+        scope = self._generator_scopes.pop(id(generator))
+        self._new_task(generator.aclose(), scope, order=next(self._closing_orders))
 
-    def close_asyncgens(self) -> None:
-        """Close what async generators are left, as part of unwinding."""
-        for generator in list(self._asyncgens):
-            self.create_task(generator.aclose())
-        self._asyncgens.clear()
+    # -- ending a pass -------------------------------------------------------------------------
+
+    def unwind(self, context: contextvars.Context) -> list[Suspended]:
+        """Raise `Suspended` where tasks wait, oldest first, until their code has ended.
+
+        No callback runs any more. `context` is that of the run, for generators that are closed.
+        Returns the marks that code swallowed to return normally; their tracebacks say where.
+        """
+        swallowed: list[Suspended] = []
+        with self.running():
+            for _ in range(_UNWIND_ROUNDS):
+                left = self._unended()
+                if not left:
+                    break
+                swallowed += [mark for task in left if (mark := self._throw(task)) is not None]
+            for task in self._unended():
+                # Closing would only throw once more, and drop what swallows that as well.
+                _LOG.warning("%r swallows every suspension: it is left in memory", task.get_coro())
+                _STUBBORN.append(task)
+            for generator in list(self._generators):
+                _close_generator(context, generator)
+        for task in self._tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._tasks.clear()
+        self._between.clear()
+        self._ready.clear()
+        return swallowed
+
+    def _unended(self) -> list[ReplayTask]:
+        return [task for task in self._tasks if not task.ended and not task.done()]
+
+    def _throw(self, task: ReplayTask) -> Suspended | None:
+        """Tell the task's code. Its mark, if the code swallowed it and returned."""
+        mark = Suspended()
+        coro: Any = task.get_coro()
+        asyncio.tasks._enter_task(self, task)
+        try:
+            task.context.run(coro.throw, mark)
+        except StopIteration:
+            task.ended = True
+            return mark
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # the mark, or what a cleanup raised: the pass is over all the same
+            task.ended = True
+        finally:
+            asyncio.tasks._leave_task(self, task)
+        return None
 
     def scope(self) -> Scope:
         """The scope of the task that runs now."""
@@ -148,7 +262,12 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         """Run the callback after those that are ready now."""
         handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
+        if self._between and args and asyncio.isfuture(args[0]) and args[0] in self._between:
+            # Nothing may run between the two: later versions have nothing there.
+            self._between.discard(args[0])
+            self._ready.appendleft(handle)
+        else:
+            self._ready.append(handle)
         return handle
 
     def call_later(  # type: ignore[override]
@@ -170,6 +289,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         """Run the callback when the replayed clock has reached a time."""
         handle = _DurableHandle(when, callback, args, self, context)
+        if not math.isfinite(when) or when > self.time() + LONGEST / 1000:
+            raise ValueError("a delay in workflow code is a finite number, at most 100 years")
         due = math.ceil(when * 1000 - 1e-3)
         if due <= self.now:
             self._ready.append(handle)
@@ -187,7 +308,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
-        return asyncio.Future(loop=self)
+        future = _ReplayFuture(next(self._orders), self)
+        if _WAIT_FOR_WRAPS and _is_between(sys._getframe(1)):
+            self._between.add(future)
+        return future
 
     def create_task(  # type: ignore[override]
         self,
@@ -200,10 +324,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         """A task with a scope of its own. Eager starts are off."""
         caller = sys._getframe(1)
         if self._early or caller.f_code in _ENSURE_FUTURE:
-            early = self._created_early(coro, caller)
-            if early is not None:
-                return early
-        return self._new_task(coro, self._scope_for(caller), name, context)
+            made = self._made_by_asyncio(coro, caller)
+            if made is not None:
+                return made
+        return self._new_task(coro, self.scope().child(), name, context)
 
     def _new_task(
         self,
@@ -211,49 +335,70 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         scope: Scope,
         name: str | None = None,
         context: contextvars.Context | None = None,
+        order: int | None = None,
     ) -> ReplayTask:
-        return ReplayTask(
+        task = ReplayTask(
             coro,
-            order=next(self._orders),
+            order=next(self._orders) if order is None else order,
             scope=scope,
             loop=self,
-            name=name or f"workflow-{scope.path}",
-            context=context,
+            name=f"workflow-{scope.path}" if name is None else name,
+            context=contextvars.copy_context() if context is None else context,
         )
+        self._tasks.append(task)
+        if len(self._tasks) > self._many_tasks:
+            self._tasks = [each for each in self._tasks if not each.done()]
+            self._many_tasks = max(2 * len(self._tasks), _FEW_TASKS)
+        return task
 
-    def _scope_for(self, caller: FrameType) -> Scope:
-        here = self.scope()
-        # Python 3.11 wraps what wait_for waits for in a task, later ones await it in place. The
-        # waiter does nothing else meanwhile, so counting on in its scope gives the same ids.
-        if _called_by(caller, _WAIT_FOR):
-            return here
-        return here.child()
-
-    def _created_early(
+    def _made_by_asyncio(
         self, coro: Coroutine[Any, Any, Any], caller: FrameType
     ) -> asyncio.Task[Any] | None:
-        """The task of a coroutine that `as_completed` was given.
-
-        as_completed puts what it is given in a set, whose order changes from pass to pass. On the
-        first of them, tasks for all are created in the order in which they were given.
-        """
+        """The task for a coroutine that `as_completed` or `wait_for` turns into one."""
         early = self._early.pop(id(coro), None)
         if early is not None:
             return early
-        given = _given_to_as_completed(caller)
-        if given is None:
+        frame = _outside_ensure_future(caller)
+        if frame is None:
             return None
-        for item in given:
-            if asyncio.isfuture(item):
-                continue
+        if frame.f_code is _WAIT_FOR:
+            return self._waited_for(coro, frame)
+        if frame.f_code in _AS_COMPLETED:
+            self._create_early(_given_to_as_completed(frame))
+            return self._early.pop(id(coro), None)
+        return None
+
+    def _create_early(self, given: list[Any]) -> None:
+        # as_completed puts what it is given in a set, whose order changes from pass to pass. On the
+        # first of them, tasks for all are created in the order in which they were given.
+        coroutines = [item for item in given if not asyncio.isfuture(item)]
+        for item in coroutines:
             if not asyncio.iscoroutine(item):
                 raise UsageError(
                     "asyncio.as_completed in a workflow: pass coroutines or tasks, "
                     f"not {type(item).__name__}"
                 )
+        for item in coroutines:
             if id(item) not in self._early:
                 self._early[id(item)] = self._new_task(item, self.scope().child())
-        return self._early.pop(id(coro), None)
+
+    def _waited_for(self, coro: Coroutine[Any, Any, Any], frame: FrameType) -> ReplayTask | None:
+        # Python 3.11 wraps what wait_for waits for in a task, later ones await it in place. The
+        # waiter does nothing else meanwhile, so the task shares its scope, name and context, begins
+        # at once and is waited for without a round in between: ids and their order are the same.
+        waiter = asyncio.current_task(self)
+        if not isinstance(waiter, ReplayTask):
+            return None
+        task = self._new_task(coro, waiter.scope, waiter.get_name(), waiter.context)
+        if _WAIT_FOR_WRAPS and frame.f_locals["timeout"] > 0:
+            self._between.add(task)
+            begin = self._ready.pop()
+            asyncio.tasks._leave_task(self, waiter)
+            try:
+                begin._callback(*begin._args)  # type: ignore[attr-defined]
+            finally:
+                asyncio.tasks._enter_task(self, waiter)
+        return task
 
     def get_debug(self) -> bool:
         """Never in debug mode: it would measure real time."""
@@ -313,6 +458,8 @@ for _name, _member in list(vars(asyncio.AbstractEventLoop).items()):
         setattr(DeterministicLoop, _name, _refusal(_name))
 
 _WAIT_FOR = asyncio.wait_for.__code__
+_WAIT_FOR_WRAPS = sys.version_info < (3, 12)
+_CANCEL_AND_WAIT = asyncio.tasks._cancel_and_wait.__code__  # type: ignore[attr-defined]
 _AS_COMPLETED = {asyncio.as_completed.__code__}
 if sys.version_info >= (3, 13):
     _AS_COMPLETED.add(asyncio.tasks._AsCompletedIterator.__init__.__code__)  # type: ignore[attr-defined]
@@ -334,17 +481,14 @@ def _outside_ensure_future(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def _called_by(caller: FrameType, code: Any) -> bool:
-    if caller.f_code not in _ENSURE_FUTURE:
-        return False
-    frame = _outside_ensure_future(caller)
-    return frame is not None and frame.f_code is code
+def _is_between(frame: FrameType | None) -> bool:
+    """Whether Python 3.11's `wait_for` makes a future here, to wait for that in place of its own."""
+    if frame is not None and frame.f_code is _CANCEL_AND_WAIT:
+        frame = frame.f_back
+    return frame is not None and frame.f_code is _WAIT_FOR and frame.f_locals["timeout"] > 0
 
 
-def _given_to_as_completed(caller: FrameType) -> list[Any] | None:
-    frame = _outside_ensure_future(caller)
-    if frame is None or frame.f_code not in _AS_COMPLETED:
-        return None
+def _given_to_as_completed(frame: FrameType) -> list[Any]:
     given = frame.f_locals.get("fs", frame.f_locals.get("aws"))
     if not isinstance(given, (list, tuple)):
         raise UsageError(
@@ -352,3 +496,16 @@ def _given_to_as_completed(caller: FrameType) -> list[Any] | None:
             f"{type(given).__name__} is lost or not the same on every pass"
         )
     return list(given)
+
+
+def _close_generator(context: contextvars.Context, generator: Any) -> None:
+    closing = generator.aclose()
+    try:
+        context.run(closing.send, None)
+        for _ in range(_UNWIND_ROUNDS):
+            context.run(closing.throw, Suspended())
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # StopIteration, the mark, or what its cleanup raised
+        return
+    _STUBBORN.append((generator, closing))

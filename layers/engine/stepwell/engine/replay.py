@@ -14,16 +14,20 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
+import inspect
 import logging
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from stepwell.authoring.context import RUN, STEP, RunContext
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.core import events as e
 from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
 from stepwell.core.definitions import HookDefinition, StepDefinition, WorkflowDefinition
+from stepwell.core.failure import describe
 from stepwell.core.ids import keyed
 from stepwell.core.payload import digest
 from stepwell.core.records import Millis, Payload
@@ -40,11 +44,18 @@ from stepwell.errors import (
     StepInterrupted,
     StepTimeout,
     Suspended,
+    UsageError,
 )
 
 _LOG = logging.getLogger("stepwell.workflow")
 _NO_INPUT = digest("")
 _FAILED = {"error": StepFailed, "timeout": StepTimeout, "interrupted": StepInterrupted}
+#: How often code may ask for something after its pass is over before it is stopped for good.
+_LATE_LIMIT = 1_000
+#: Above this many primitives, those that were awaited are dropped from the list.
+_MANY_MADE = 1_000
+_NEW = inspect.CORO_CREATED
+_ASYNC_CODE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 #: Stands for "decode it from the record" where a value may be passed along with an event.
 UNSET: Any = object()
@@ -81,7 +92,7 @@ Outcome = Returned | Raised | Cancelled | Blocked
 
 @dataclass(slots=True)
 class Pending:
-    """A command without an outcome. `settle` takes the value or the error that ends the wait."""
+    """A command without an outcome: `future` is told of it, or `fire` is called."""
 
     command: Command
     future: asyncio.Future[Any] | None = None
@@ -92,7 +103,8 @@ class Replay(RunContext):
     """One pass of a workflow over its history, and on from there.
 
     `state` is the fold of the whole log so far; it is looked at, never changed. `texts` holds the
-    JSON of values that the log keeps as blobs, by reference.
+    JSON of values that the log keeps as blobs, by reference. `grace` is how long, in seconds, the
+    thread of a `def` workflow may take to end when its pass is over.
     """
 
     def __init__(
@@ -101,6 +113,8 @@ class Replay(RunContext):
         workflow: WorkflowDefinition,
         state: RunState,
         texts: Mapping[Payload, str],
+        *,
+        grace: float = 2.0,
     ) -> None:
         assert state.started is not None
         self.run_id = run_id
@@ -114,23 +128,29 @@ class Replay(RunContext):
         self._state = state
         self._texts = texts
         self._seed = state.started.seed
-        self._asked: set[str] = set()
+        #: In the order of asking, for those who compare passes.
+        self._asked: dict[str, None] = {}
         self._over = False
+        self._late = 0
+        #: Primitives that were called, for those that are never awaited.
+        self._made: list[Coroutine[Any, Any, Any]] = []
+        self._many_made = _MANY_MADE
+        self._cancel_told = False
         self._thread: WorkflowThread | None = None
         self.loop = DeterministicLoop(self, state.started.at)  # type: ignore[abstract]
-        self._main = self._begin(state.started)
+        self._main = self._begin(state.started, grace)
 
     # -- driving -----------------------------------------------------------------------------
 
-    def _begin(self, started: e.RunStarted) -> asyncio.Task[Any]:
+    def _begin(self, started: e.RunStarted, grace: float) -> asyncio.Task[Any]:
         arguments = self._workflow.arguments
         args, kwargs = arguments.decode(self._texts.get(started.input, started.input))
-        context = contextvars.copy_context()
+        self._context = context = contextvars.copy_context()
         context.run(RUN.set, self)
         context.run(STEP.set, None)
         function = self._workflow.function
         if self.blocking:
-            self._thread = WorkflowThread(lambda: function(*args, **kwargs))
+            self._thread = WorkflowThread(lambda: function(*args, **kwargs), grace)
             main: Coroutine[Any, Any, Any] = self._thread.drive()
         else:
             main = function(*args, **kwargs)
@@ -138,12 +158,18 @@ class Replay(RunContext):
 
     def run(self, history: Sequence[e.Event]) -> None:
         """Begin, and feed the whole history. Afterwards `outcome` or `pending` says what is next."""
-        self._drain()
-        for event in history:
-            if self.outcome is not None:
-                break
-            self.feed(event)
+        with self.loop.running():
+            self._drain()
+            for event in history:
+                if self.outcome is not None:
+                    break
+                self.feed(event)
         self._check_leftovers()
+
+    @property
+    def asked(self) -> list[str]:
+        """The ids of all that the code asked for so far, in the order of asking."""
+        return list(self._asked)
 
     def feed(self, event: e.Event, value: Any = UNSET) -> None:
         """Tell the code one outcome and run it until idle; other events change nothing.
@@ -162,16 +188,19 @@ class Replay(RunContext):
     def _drain(self) -> None:
         try:
             self.loop.run_until_idle()
-        except NonDeterminismError as error:
-            self._block(error)
+        except UsageError as error:
+            self.outcome = self.outcome or Raised(error)
         if self.outcome is None and self._main.done():
             self.outcome = self._ended()
 
     def _ended(self) -> Outcome:
-        if self._main.cancelled():
-            return Cancelled()
-        error = self._main.exception()
-        return Returned(self._main.result()) if error is None else Raised(error)
+        try:
+            return Returned(self._main.result())
+        except asyncio.CancelledError as error:
+            # Only a cancellation that somebody asked for ends a run as cancelled.
+            return Cancelled() if self._cancel_told else Raised(error)
+        except BaseException as error:  # whatever the workflow raised is its outcome
+            return Raised(error)
 
     def _block(self, error: NonDeterminismError) -> None:
         self._over = True
@@ -190,50 +219,40 @@ class Replay(RunContext):
                 NonDeterminismError(
                     recorded=f"{self._kind(left[0])} {left[0]!r}",
                     asked=self._asks(),
-                    where="the end of the history",
+                    where=f"workflow {self._workflow.name!r}, the end of the history",
                 )
             )
 
     def unwind(self) -> None:
         """End the pass: let the code's frames go, without letting them do anything more."""
         self._over = True
-        marks = [Suspended() for _ in self.pending]
-        for pending, mark in zip(self.pending.values(), marks, strict=True):
-            if pending.future is not None and not pending.future.done():
-                pending.future.set_exception(mark)
         self.pending.clear()
-        self.loop.run_until_idle()
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.loop.run_until_idle()
-        self.loop.close_asyncgens()
-        self.loop.run_until_idle()
-        self._let_go()
+        swallowed = self.loop.unwind(self._context)
         if self.outcome is None:
-            self._warn_of_swallowers(marks)
-
-    def _let_go(self) -> None:
-        for task in asyncio.all_tasks(self.loop):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            for primitive in self._made:
+                primitive.close()  # the code would have come to await it
+        self._made.clear()
         if self._main.done() and not self._main.cancelled():
             self._main.exception()  # taken, so that asyncio does not report it as lost
+        if self.outcome is None and swallowed:
+            self._warn_of_swallower(swallowed[0])
 
-    def _warn_of_swallowers(self, marks: Sequence[Suspended]) -> None:
-        if not self._main.done() or self._main.cancelled() or _holds_mark(self._main.exception()):
+    def _warn_of_swallower(self, mark: Suspended) -> None:
+        # The traceback begins where the mark got to: in the code that caught it.
+        trace = mark.__traceback__
+        while trace is not None and _is_ours(trace.tb_frame):
+            trace = trace.tb_next
+        if trace is None:
             return
-        for mark in marks:
-            frame = mark.__traceback__
-            if frame is not None:
-                code = frame.tb_frame.f_code
-                _LOG.warning(
-                    "run %s is suspended all the same: %s (%s:%d) swallowed the suspension; "
-                    "catch Exception instead of BaseException",
-                    self.run_id,
-                    code.co_qualname,
-                    code.co_filename,
-                    frame.tb_lineno,
-                )
-                return
+        code = trace.tb_frame.f_code
+        _LOG.warning(
+            "run %s is suspended all the same: %s (%s:%d) swallowed the suspension; "
+            "catch Exception instead of BaseException",
+            self.run_id,
+            code.co_qualname,
+            code.co_filename,
+            trace.tb_lineno,
+        )
 
     # -- delivering outcomes -------------------------------------------------------------------
 
@@ -245,7 +264,7 @@ class Replay(RunContext):
                 NonDeterminismError(
                     recorded=f"{event.type} of {identity!r}",
                     asked=self._asks(),
-                    where=f"event {event.type} of {identity!r}",
+                    where=f"workflow {self._workflow.name!r}",
                 )
             )
         return pending
@@ -264,7 +283,7 @@ class Replay(RunContext):
                     NonDeterminismError(
                         recorded=f"a result of step {event.step!r}",
                         asked=f"a result that fits its type now: {error.reason}",
-                        where=f"step {event.step!r}",
+                        where=f"workflow {self._workflow.name!r}",
                     )
                 )
                 return
@@ -317,19 +336,28 @@ class Replay(RunContext):
             pending.future.set_result(None)
 
     def _cancel_requested(self, event: e.CancelRequested, _: Any) -> None:
+        self._cancel_told = True
         self._main.cancel(event.reason or "the run was cancelled")
 
     # -- asking ----------------------------------------------------------------------------------
 
     def _ask(self, command: Command) -> None:
         """Note that the code asks for a command. Raises `Suspended` when the pass is over."""
-        self._asked.add(command.id)
+        self._asked[command.id] = None
         kind = self._kind(command.id)
         if kind is not None and kind != _kind_of(command):
             self._refuse(f"{kind} {command.id!r}", f"{_kind_of(command)} {command.id!r}")
 
-    def _refuse(self, recorded: str, asked: str) -> None:
-        self._block(NonDeterminismError(recorded, asked, f"workflow {self._workflow.name!r}"))
+    def _refuse(self, recorded: str, asked: str) -> NoReturn:
+        where = f"workflow {self._workflow.name!r}{_place_of_author()}"
+        self._block(NonDeterminismError(recorded, asked, where))
+        raise Suspended
+
+    async def _come_late(self) -> NoReturn:
+        """The pass is over: end the code that asks, also if it asks again and again."""
+        self._late += 1
+        if self._late > _LATE_LIMIT:
+            await self.loop.create_future()  # never done: back to who unwinds
         raise Suspended
 
     def _kind(self, identity: str) -> str | None:
@@ -341,10 +369,13 @@ class Replay(RunContext):
 
     def _asks(self) -> str:
         waiting = [f"{_kind_of(p.command)} {p.command.id!r}" for p in self.pending.values()]
+        if isinstance(self.outcome, Raised):
+            failure = describe(self.outcome.error)
+            return f"nothing more: it raised {failure.type}: {failure.message}"
         return ", ".join(waiting[:5]) or "nothing more"
 
     async def _wait_for(self, command: Command) -> Any:
-        future = self.loop.create_future()
+        future: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
         self.pending[command.id] = Pending(command, future)
         self.fresh.append(command)
         try:
@@ -357,12 +388,26 @@ class Replay(RunContext):
         if self.pending.pop(command.id, None) is not None and not self._over:
             self.withdrawn.append(command)
 
-    async def step(
+    def _make(self, primitive: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
+        named: Any = primitive
+        named.__qualname__ = name  # what Python names if it is never awaited
+        if len(self._made) >= self._many_made:
+            self._made = [each for each in self._made if inspect.getcoroutinestate(each) == _NEW]
+            self._many_made = max(2 * len(self._made), _MANY_MADE)
+        self._made.append(primitive)
+        return primitive
+
+    def step(
+        self, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, Any]:
+        """Run a step, or take its recorded outcome."""
+        return self._make(self._step(definition, args, kwargs), definition.name)
+
+    async def _step(
         self, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run a step, or take its recorded outcome."""
         if self._over:
-            raise Suspended
+            await self._come_late()
         by_name = definition.identity == "name"
         input_digest = _NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
         identity = self.loop.scope().identify(definition.name)
@@ -370,13 +415,19 @@ class Replay(RunContext):
         self._ask(command)
         known = self._state.steps.get(identity)
         if known is not None and known.digest != input_digest:
-            self._refuse(f"step {identity!r} with another input", f"step {identity!r}")
+            self._refuse(
+                f"step {identity!r} with input {known.digest}",
+                f"step {identity!r} with input {input_digest}",
+            )
         return await self._wait_for(command)
 
-    async def sleep(self, due: Millis) -> None:
+    def sleep(self, due: Millis) -> Coroutine[Any, Any, None]:
         """Wait until a time; at once if it has passed."""
+        return self._make(self._sleep(due), "sleep")
+
+    async def _sleep(self, due: Millis) -> None:
         if self._over:
-            raise Suspended
+            await self._come_late()
         identity = self.loop.scope().identify("sleep")
         known = self._state.timers.get(identity)
         if known is None and due <= self.loop.now:
@@ -388,6 +439,9 @@ class Replay(RunContext):
     def start_timer(self, due: Millis, fire: Callable[[], None]) -> str:
         """Start a timer for the loop, under the scope of the code that asked for the delay."""
         if self._over:
+            self._late += 1
+            if self._late > _LATE_LIMIT:
+                return ""  # a delay that never ends: back to who unwinds
             raise Suspended
         identity = self.loop.scope().identify("timer")
         known = self._state.timers.get(identity)
@@ -403,10 +457,13 @@ class Replay(RunContext):
         if pending is not None:
             self._withdraw(pending.command)
 
-    async def hook(self, definition: HookDefinition, key: str | None) -> Any:
+    def hook(self, definition: HookDefinition, key: str | None) -> Coroutine[Any, Any, Any]:
         """Wait for a hook's decision."""
+        return self._make(self._hook(definition, key), definition.name)
+
+    async def _hook(self, definition: HookDefinition, key: str | None) -> Any:
         if self._over:
-            raise Suspended
+            await self._come_late()
         name = definition.name
         identity = self.loop.scope().identify(name) if key is None else keyed(name, key)
         if key is not None and identity in self._asked:
@@ -436,10 +493,20 @@ def _kind_of(command: Command) -> str:
     return "hook" if isinstance(command, OpenHook) else "timer"
 
 
-def _holds_mark(error: BaseException | None) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(_holds_mark(each) for each in error.exceptions)
-    return isinstance(error, Suspended)
+def _is_ours(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__"))
+    return name.startswith(("stepwell.", "asyncio.", "contextlib"))
+
+
+def _place_of_author() -> str:
+    """Where the author's code asks, as far as this thread's stack shows it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    # A task that is nothing but a primitive has only our loop's callers above it.
+    if frame is None or not frame.f_code.co_flags & _ASYNC_CODE:
+        return ""
+    return f", {frame.f_code.co_qualname} line {frame.f_lineno}"
 
 
 _DELIVERED: dict[str, Callable[[Replay, Any, Any], None]] = {

@@ -5,15 +5,19 @@ All threads are daemons: an abandoned step must not keep a process alive.
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
+import logging
 import queue
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.errors import Suspended
+from stepwell.errors import Suspended, UsageError
+
+_LOG = logging.getLogger("stepwell.workflow")
+#: How often a thread is told that its pass is over before it is left behind.
+_TOLD_LIMIT = 100
 
 
 class ThreadPool:
@@ -75,13 +79,16 @@ class WorkflowThread:
         self._to_thread: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         self._to_loop: queue.SimpleQueue[Coroutine[Any, Any, Any] | _Ended] = queue.SimpleQueue()
         self._over = False
+        self._told = 0
+        self._thread: threading.Thread | None = None
 
     async def drive(self) -> Any:
         """Run the function to its end, awaiting its primitives on the loop."""
         context = contextvars.copy_context()
-        threading.Thread(
+        self._thread = threading.Thread(
             target=context.run, args=(self._run,), name="stepwell-workflow", daemon=True
-        ).start()
+        )
+        self._thread.start()
         message = self._to_loop.get()
         while not isinstance(message, _Ended):
             message = await self._answer(message)
@@ -94,6 +101,9 @@ class WorkflowThread:
     ) -> Coroutine[Any, Any, Any] | _Ended:
         try:
             value = await primitive
+        except GeneratorExit:
+            self._over = True  # the pass was closed by force, so the thread is left behind
+            raise
         except BaseException as error:  # all of it belongs to the function in the thread
             return self._hand_over(None, error)
         return self._hand_over(value, None)
@@ -101,15 +111,22 @@ class WorkflowThread:
     def _hand_over(
         self, value: Any, error: BaseException | None
     ) -> Coroutine[Any, Any, Any] | _Ended:
+        over = isinstance(error, Suspended)
+        self._told += over
+        if self._told > _TOLD_LIMIT:
+            # It swallows what it is told: leave it where it waits.
+            return self._leave(error)
         self._to_thread.put((value, error))
-        if not isinstance(error, (Suspended, asyncio.CancelledError)):
-            return self._to_loop.get()
         try:
-            return self._to_loop.get(timeout=self._grace if isinstance(error, Suspended) else None)
+            return self._to_loop.get(timeout=self._grace if over else None)
         except queue.Empty:
             # It blocks on something that is none of ours: leave the thread behind.
-            self._over = True
-            return _Ended(None, error)
+            return self._leave(error)
+
+    def _leave(self, error: BaseException | None) -> _Ended:
+        self._over = True
+        _LOG.warning("the thread of a def workflow does not end with its turn: it is left behind")
+        return _Ended(None, error)
 
     def _run(self) -> None:
         try:
@@ -120,10 +137,19 @@ class WorkflowThread:
 
     def wait(self, primitive: Coroutine[Any, Any, Any]) -> Any:
         """Called in the thread: wait for a primitive of the run."""
+        if threading.current_thread() is not self._thread:
+            primitive.close()
+            raise UsageError(
+                "a def workflow waits in one thread only: call steps, hooks and sleep from the "
+                "workflow's own; for steps side by side write the workflow as async def"
+            )
         if self._over:
             primitive.close()
-            raise Suspended
-        self._to_loop.put(primitive)
+            self._told += 1
+            if self._told <= 2 * _TOLD_LIMIT:
+                raise Suspended
+        else:
+            self._to_loop.put(primitive)
         value, error = self._to_thread.get()
         if error is not None:
             raise error

@@ -169,7 +169,9 @@ class Engine:
     ) -> TurnEnd:
         texts = await scope.values.texts(payloads_of(scope.header, history, scope.rows.values()))
         try:
-            replay = Replay(scope.run_id, workflow, scope.state, texts)
+            replay = Replay(
+                scope.run_id, workflow, scope.state, texts, grace=self.settings.step_grace / 1000
+            )
         except (PayloadError, DefinitionError) as error:
             return await self._input_unfit(scope, workflow, error, before)
         performer = Performer(scope, replay, self._fraction)

@@ -1,0 +1,164 @@
+"""Right and wrong uses of the public names, for the type checker. Never run.
+
+A wrong use carries an ignore with its code; the checker reports one that is not needed, so a use
+that stops being wrong is found as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from stepwell import (
+    Client,
+    Result,
+    RetryPolicy,
+    current,
+    define_hook,
+    hook,
+    now,
+    random,
+    sleep,
+    step,
+    step_hook,
+    uuid4,
+    workflow,
+)
+from stepwell.authoring.decorators import AsyncStep, SyncStep, Workflow
+from stepwell.client import RunHandle
+from stepwell.testing import Environment
+
+
+class Order(BaseModel):
+    id: str
+
+
+class Approval(BaseModel):
+    approved: bool
+
+
+@step
+async def charge(order: Order, amount: int = 1) -> str:
+    return order.id
+
+
+@step
+def render(order: Order) -> bytes:
+    return order.id.encode()
+
+
+@step(name="ship-it", retry=RetryPolicy(max_attempts=2), timeout="5m", identity="name")
+async def ship(order: Order) -> float:
+    return 1.0
+
+
+@step(timeout=timedelta(seconds=1))
+def pack(order: Order, *, wrap: bool) -> int:
+    return 1
+
+
+@step(stream=True)
+async def talk(n: int) -> AsyncIterator[str | Result[int]]:
+    yield "word"
+    yield Result(n)
+
+
+approval = define_hook("approval", Approval)
+
+
+@workflow
+async def flow(order: Order, note: str | None = None) -> list[str]:
+    assert_type(await charge(order), str)
+    assert_type(await charge(order, amount=2), str)
+    assert_type(await render.aio(order), bytes)
+    assert_type(await ship(order), float)
+    assert_type(await pack.aio(order, wrap=True), int)
+    assert_type(await approval(timeout="1d"), Approval)
+    assert_type(now(), datetime)
+    assert_type(uuid4(), UUID)
+    assert_type(random(), float)
+    await talk(3)
+    await sleep("1h")
+    await sleep(datetime(2030, 1, 1, tzinfo=UTC))
+    await hook("ask", payload_schema=Approval, on_timeout="return")
+
+    await charge("an id")  # type: ignore[arg-type]
+    await charge()  # type: ignore[call-arg]
+    await charge(order, amount="2")  # type: ignore[arg-type]
+    await charge(order, currency="EUR")  # type: ignore[call-arg]
+    await render.aio()  # type: ignore[call-arg]
+    await pack.aio(order)  # type: ignore[call-arg]
+    await ship(3)  # type: ignore[arg-type]
+    await talk("three")  # type: ignore[arg-type]
+    await render(order)  # type: ignore[misc]
+    charge.aio(order)  # type: ignore[attr-defined]
+    await sleep([])  # type: ignore[arg-type]
+    await hook("ask", on_timeout="explode")  # type: ignore[arg-type]
+    await step_hook(3)  # type: ignore[arg-type]
+    return []
+
+
+@workflow(name="blocking", version="2")
+def blocking(order: Order) -> int:
+    assert_type(render(order), bytes)
+    assert_type(pack(order, wrap=False), int)
+    render("an id")  # type: ignore[arg-type]
+    pack(order)  # type: ignore[call-arg]
+    assert_type(current.attempt, int)
+    assert_type(current.deadline, float | None)
+    return 1
+
+
+# `assert_type` knows no parameter lists: a call with each of them is in the functions above.
+is_async: AsyncStep[..., str] = charge
+is_sync: SyncStep[..., bytes] = render
+is_workflow: Workflow[..., int] = blocking
+is_not_async: AsyncStep[..., bytes] = render  # type: ignore[assignment]
+is_not_sync: SyncStep[..., str] = charge  # type: ignore[assignment]
+
+
+async def starts(client: Client, order: Order) -> None:
+    run = await client.start(flow, order, note="x")
+    assert_type(run, RunHandle[list[str]])
+    assert_type(await run.result(timeout="1m"), list[str])
+    blocked = await client.with_options(idempotency_key="k").start(blocking, order)
+    assert_type(blocked, RunHandle[int])
+    assert_type(await client.result(run.id), Any)
+
+    await client.start(flow)  # type: ignore[call-overload]
+    await client.start(flow, "an id")  # type: ignore[call-overload]
+    await client.start(flow, order, note=3)  # type: ignore[arg-type]
+    await client.start(blocking, order, 2)  # type: ignore[call-overload]
+    await client.start(charge, order)  # type: ignore[call-overload]
+
+
+def tests(env: Environment, order: Order) -> None:
+    run = env.start(flow, order)
+    assert_type(run, RunHandle[list[str]])
+    assert_type(env.result(run), list[str])
+    env.start(flow, 3)  # type: ignore[call-overload]
+
+
+@step(timeout=[])  # type: ignore[call-overload, untyped-decorator]
+async def bad_timeout() -> None: ...
+
+
+@step(identity="place")  # type: ignore[call-overload, untyped-decorator]
+async def bad_identity() -> None: ...
+
+
+@step(retries=3)  # type: ignore[call-overload, untyped-decorator]
+async def unknown_option() -> None: ...
+
+
+@workflow(retry=3)  # type: ignore[call-overload, untyped-decorator]
+async def unknown_workflow_option() -> None: ...
+
+
+@step(stream=True)  # type: ignore[arg-type]
+async def not_a_stream() -> int:
+    return 1

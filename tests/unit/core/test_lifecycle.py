@@ -1,0 +1,118 @@
+"""Every pair of state and event, legal or not, stated here once more and by hand."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from stepwell.core import events as e
+from stepwell.core.lifecycle import HOOK, RUN, STEP, TIMER, CorruptHistory, Table, follow
+
+STEP_STATES = [None, "started", "suspended", "retrying", "cancelled", "completed", "failed"]
+STEP_EVENTS = [
+    "StepStarted", "StepSuspended", "StepRetryScheduled", "StepCompleted", "StepFailed",
+    "StepCancelled",
+]  # fmt: skip
+GOES_TO = {
+    "StepStarted": "started",
+    "StepSuspended": "suspended",
+    "StepRetryScheduled": "retrying",
+    "StepCompleted": "completed",
+    "StepFailed": "failed",
+    "StepCancelled": "cancelled",
+}
+HOOK_STATES = [None, "notifying", "open", "received", "expired", "closed", "failed"]
+HOOK_EVENTS = [
+    "HookOpened", "HookNotifyFailed", "HookReceived", "HookExpired", "HookClosed", "HookFailed",
+]  # fmt: skip
+TIMER_STATES = [None, "started", "fired", "cancelled"]
+TIMER_EVENTS = ["TimerStarted", "TimerFired", "TimerCancelled"]
+RUN_STATES = [None, "running", "completed", "failed", "cancelled"]
+RUN_EVENTS = ["RunStarted", "RunCompleted", "RunFailed", "RunCancelled"]
+
+
+def step_goes(state: str | None, event: str) -> str | None:
+    if state in ("completed", "failed"):
+        return None
+    if state == "cancelled":
+        return "cancelled" if event in ("StepCompleted", "StepFailed") else None
+    return GOES_TO[event]
+
+
+def hook_goes(state: str | None, event: str) -> str | None:
+    decisions = {"HookReceived": "received", "HookExpired": "expired", "HookClosed": "closed"}
+    if state in (None, "notifying"):
+        others = {"HookOpened": "open", "HookNotifyFailed": "notifying", "HookFailed": "failed"}
+        return (decisions | others)[event]
+    if state == "open":
+        return decisions.get(event)
+    if state == "failed":
+        return "failed" if event in decisions else None
+    return None
+
+
+def timer_goes(state: str | None, event: str) -> str | None:
+    return {
+        (None, "TimerStarted"): "started",
+        (None, "TimerFired"): "fired",
+        ("started", "TimerFired"): "fired",
+        ("started", "TimerCancelled"): "cancelled",
+        ("cancelled", "TimerFired"): "cancelled",
+    }.get((state, event))
+
+
+def run_goes(state: str | None, event: str) -> str | None:
+    return {
+        (None, "RunStarted"): "running",
+        ("running", "RunCompleted"): "completed",
+        ("running", "RunFailed"): "failed",
+        ("running", "RunCancelled"): "cancelled",
+    }.get((state, event))
+
+
+PAIRS = [
+    (table, state, event, goes(state, event))
+    for table, states, events, goes in (
+        (STEP, STEP_STATES, STEP_EVENTS, step_goes),
+        (HOOK, HOOK_STATES, HOOK_EVENTS, hook_goes),
+        (TIMER, TIMER_STATES, TIMER_EVENTS, timer_goes),
+        (RUN, RUN_STATES, RUN_EVENTS, run_goes),
+    )
+    for state in states
+    for event in events
+]
+
+
+@pytest.mark.parametrize(("table", "state", "event", "expected"), PAIRS)
+def test_what_may_follow_what(
+    table: Table, state: str | None, event: str, expected: str | None
+) -> None:
+    if expected is not None:
+        assert follow(table, state, event, "it") == expected
+        return
+    with pytest.raises(CorruptHistory) as caught:
+        follow(table, state, event, "it")
+    assert event in str(caught.value)
+    assert (state or "unknown") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "states"),
+    [(STEP, STEP_STATES), (HOOK, HOOK_STATES), (TIMER, TIMER_STATES), (RUN, RUN_STATES)],
+)
+def test_the_tables_hold_these_states_and_lead_nowhere_else(
+    table: Table, states: list[str | None]
+) -> None:
+    assert set(table) == set(states)
+    assert {target for row in table.values() for target in row.values()} <= set(states)
+
+
+def test_every_event_but_the_request_to_cancel_stands_in_one_table() -> None:
+    known = {kind.__name__ for kind in typing.get_args(e.Event)}
+    placed = [
+        event
+        for table in (STEP, HOOK, TIMER, RUN)
+        for event in {name for row in table.values() for name in row}
+    ]
+    assert sorted(placed) == sorted(known - {"CancelRequested"})

@@ -1,0 +1,222 @@
+"""The fold against a second, plain reading of the same log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepwell.core import events as e
+from stepwell.core.lifecycle import HOOK, STEP, TIMER, CorruptHistory
+from stepwell.core.records import Wait
+from stepwell.core.state import RunState, fold
+from stepwell.errors import Failure
+from stepwell.testing.laws import check_folds
+
+STARTED = e.RunStarted(at=5, workflow="w", version="1", input="{}", seed="s")
+FAILURE = Failure(type="OSError", message="down")
+
+
+def step_event(kind: str, step: str, at: int, n: int) -> e.Event:
+    common: dict[str, Any] = {"at": at, "step": step, "name": step[0], "digest": "d"}
+    if kind == "StepCancelled":
+        return e.StepCancelled(**common)
+    common["attempt"] = n
+    if kind == "StepStarted":
+        return e.StepStarted(**common)
+    if kind == "StepCompleted":
+        return e.StepCompleted(**common, result=str(n), output=n)
+    if kind == "StepFailed":
+        return e.StepFailed(**common, error=FAILURE)
+    if kind == "StepRetryScheduled":
+        return e.StepRetryScheduled(**common, error=FAILURE, due=at + 10)
+    return e.StepSuspended(**common, entry=n, output=n, save_id=f"save{n}" if n % 2 else None)
+
+
+def hook_event(kind: str, hook: str, at: int, n: int) -> e.Event:
+    step = hook.partition(">")[0] if ">" in hook else None
+    common: dict[str, Any] = {"at": at, "hook": hook, "name": "h"}
+    if kind == "HookOpened":
+        expires = at + 50 if n % 3 == 1 else None
+        due = at + 70 if n % 3 == 2 else None
+        return e.HookOpened(**common, step=step, expires_at=expires, due_at=due)
+    if kind == "HookNotifyFailed":
+        return e.HookNotifyFailed(**common, attempt=n, error=FAILURE, due=at + 20)
+    if kind == "HookFailed":
+        return e.HookFailed(**common, error=FAILURE)
+    if kind == "HookReceived":
+        return e.HookReceived(**common, step=step, decision_id=str(n), payload=str(n))
+    return {"HookExpired": e.HookExpired, "HookClosed": e.HookClosed}[kind](**common, step=step)
+
+
+def timer_event(kind: str, timer: str, at: int, n: int) -> e.Event:
+    common: dict[str, Any] = {"at": at, "timer": timer, "name": "sleep"}
+    if kind == "TimerCancelled":
+        return e.TimerCancelled(**common)
+    return {"TimerStarted": e.TimerStarted, "TimerFired": e.TimerFired}[kind](**common, due=at)
+
+
+THINGS = [
+    *(("step", STEP, f"{name}:1") for name in "ab"),
+    *(("hook", HOOK, name) for name in ("h:1", "h@key", "a:1>h:1", "b:1>h:1")),
+    *(("timer", TIMER, f"sleep:{n}") for n in (1, 2)),
+]
+MAKE = {"step": step_event, "hook": hook_event, "timer": timer_event}
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[e.Event]:
+    """A random log that the tables allow."""
+    states: dict[str, str | None] = {}
+    log: list[e.Event] = [STARTED]
+    at = STARTED.at
+    for _ in range(draw(st.integers(0, 25))):
+        kind, table, identity = draw(st.sampled_from(THINGS))
+        legal = sorted(table[states.get(identity)])
+        if kind == "hook" and ">" in identity:
+            # These two are only written for hooks of the workflow itself.
+            legal = [each for each in legal if each not in ("HookNotifyFailed", "HookFailed")]
+        if not legal:
+            continue
+        event = draw(st.sampled_from(legal))
+        at += draw(st.integers(0, 3))
+        states[identity] = table[states.get(identity)][event]
+        log.append(MAKE[kind](event, identity, at, draw(st.integers(1, 6))))
+    if draw(st.booleans()):
+        log.insert(draw(st.integers(1, len(log))), e.CancelRequested(at=at, request_id="r"))
+        log = [log[0], *sorted(log[1:], key=lambda event: event.at)]
+    return log
+
+
+def about(log: list[e.Event], field: str, identity: str) -> list[Any]:
+    return [event for event in log if getattr(event, field, None) == identity]
+
+
+@given(logs())
+def test_a_fold_does_not_depend_on_where_it_is_cut(log: list[e.Event]) -> None:
+    check_folds(log)
+    state = fold(log)
+    assert state.last == len(log)
+    assert state.at == max(event.at for event in log)
+    assert not state.terminal
+
+
+@given(logs())
+def test_steps_say_what_their_events_said(log: list[e.Event]) -> None:
+    state = fold(log)
+    for identity in ("a:1", "b:1"):
+        own = [each for each in about(log, "step", identity) if each.type.startswith("Step")]
+        assert (identity in state.steps) == bool(own)
+        if not own:
+            continue
+        step, last = state.steps[identity], own[-1]
+        assert step.since == last.at
+        entries = [each.entry for each in own if each.type == "StepSuspended"]
+        assert step.entries == (entries[-1] if entries else 0)
+        assert step.due == (last.due if last.type == "StepRetryScheduled" else None)
+        counted = [each for each in own if each.type != "StepCancelled"]
+        spent = 0 if not counted else counted[-1].attempt - (counted[-1].type == "StepSuspended")
+        assert step.attempts == spent
+        saves = {
+            each.save_id: each.output
+            for each in own
+            if each.type == "StepSuspended" and each.save_id
+        }
+        assert step.saves == saves
+
+
+@given(logs())
+def test_a_suspended_step_is_woken_by_the_decision_of_one_of_its_hooks(
+    log: list[e.Event],
+) -> None:
+    state = fold(log)
+    for identity in ("a:1", "b:1"):
+        if identity not in state.steps or state.steps[identity].status != "suspended":
+            continue
+        behind = log[max(n for n, each in enumerate(log) if _is(each, "StepSuspended", identity)) :]
+        woken = any(
+            each.type in ("HookReceived", "HookExpired", "HookClosed") and each.step == identity
+            for each in behind
+        )
+        assert state.steps[identity].woken == woken
+
+
+def _is(event: e.Event, kind: str, step: str) -> bool:
+    return event.type == kind and getattr(event, "step", None) == step
+
+
+@given(logs())
+def test_what_a_run_waits_for_is_what_is_still_open(log: list[e.Event]) -> None:
+    waits: list[Wait] = []
+    alarms: dict[tuple[str, int], int] = {}
+    for _, _, identity in THINGS:
+        if identity.startswith("sleep"):
+            own = about(log, "timer", identity)
+            if own and own[-1].type == "TimerStarted":
+                due = own[-1].due
+                waits.append(
+                    Wait(kind="timer", id=identity, name="sleep", since=own[-1].at, until=due)
+                )
+                alarms[identity, 0] = due
+        elif ">" in identity or identity.startswith("h"):
+            own = about(log, "hook", identity)
+            if own and own[-1].type in ("HookOpened", "HookNotifyFailed"):
+                last = own[-1]
+                expires = getattr(last, "expires_at", None)
+                until = expires or getattr(last, "due_at", None)
+                waits.append(Wait(kind="hook", id=identity, name="h", since=own[0].at, until=until))
+                tries = [each.attempt for each in own if each.type == "HookNotifyFailed"]
+                again = last.due if last.type == "HookNotifyFailed" else expires
+                if again is not None:
+                    alarms[identity, tries[-1] if tries else 0] = again
+        else:
+            own = [each for each in about(log, "step", identity) if each.type.startswith("Step")]
+            if own and own[-1].type == "StepRetryScheduled":
+                last = own[-1]
+                waits.append(
+                    Wait(kind="retry", id=identity, name=last.name, since=last.at, until=last.due)
+                )
+                alarms[identity, last.attempt] = last.due
+    state = fold(log)
+    assert sorted(state.waits(), key=lambda wait: wait.id) == sorted(waits, key=lambda w: w.id)
+    assert state.alarms() == alarms
+    assert [wait.since for wait in state.waits()] == sorted(wait.since for wait in waits)
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        (e.RunCompleted(at=9, result="1"), "completed"),
+        (e.RunFailed(at=9, error=FAILURE), "failed"),
+        (e.RunCancelled(at=9), "cancelled"),
+    ],
+)
+def test_nothing_follows_the_end(end: e.Event, status: str) -> None:
+    state = fold([STARTED, end])
+    assert (state.status, state.terminal, state.waits()) == (status, True, ())
+    for event in (STARTED, end, step_event("StepCompleted", "a:1", 9, 1)):
+        with pytest.raises(CorruptHistory):
+            state.apply(event)
+    assert state.last == 2
+
+
+def test_nothing_comes_before_the_beginning() -> None:
+    for event in (step_event("StepCompleted", "a:1", 9, 1), e.RunCompleted(at=9, result="1")):
+        with pytest.raises(CorruptHistory):
+            RunState().apply(event)
+    with pytest.raises(CorruptHistory):
+        fold([STARTED, STARTED])
+
+
+def test_the_first_request_to_cancel_stands() -> None:
+    first = e.CancelRequested(at=6, request_id="one", reason="a")
+    state = fold([STARTED, first, e.CancelRequested(at=7, request_id="two", reason="b")])
+    assert state.cancel == first
+
+
+def test_a_late_outcome_of_a_cancelled_step_is_recorded_and_changes_nothing() -> None:
+    cancelled = step_event("StepCancelled", "a:1", 6, 1)
+    state = fold([STARTED, cancelled, step_event("StepCompleted", "a:1", 7, 1)])
+    assert state.steps["a:1"].status == "cancelled"
