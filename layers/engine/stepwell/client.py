@@ -8,14 +8,17 @@ finds the write done and adopts it.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import hashlib
 import importlib
 import json
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import jsonschema_rs
+from pydantic import TypeAdapter, ValidationError
 
 from stepwell.authoring.checkpoints import checkpoint_type
 from stepwell.authoring.decorators import Workflow
@@ -24,7 +27,7 @@ from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.durations import to_millis
 from stepwell.core.events import Event
 from stepwell.core.ids import run_id_for
-from stepwell.core.messages import CancelRun, HookDecided, StartRun, TimerDue
+from stepwell.core.messages import CancelRun, HookDecided, StartRun, TimerDue, Wake
 from stepwell.core.payload import Codec, codec
 from stepwell.core.records import Chunk, HookRow, HookStatus, Millis, RunHeader, RunStatus
 from stepwell.core.state import fold
@@ -248,7 +251,10 @@ class Client:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[RunHeader]:
-        """Runs, newest first, a page at a time. Raises `ValueError` on a bad cursor."""
+        """Runs, newest first, a page at a time; large values stay references, `get` resolves them.
+
+        Raises `ValueError` on a bad cursor.
+        """
         return await self._ports.store.list_runs(
             workflow=workflow, status=status, limit=limit, cursor=cursor
         )
@@ -296,15 +302,19 @@ class Client:
 
         With `follow` it goes on until the step or the run has ended. Raises `RunNotFound`.
         """
+        if await self._ports.store.get_header(run_id) is None:
+            raise RunNotFound(run_id)
         position = after
         chunks: tuple[Chunk, ...] = ()
         ended = not follow
 
         async def more() -> bool:
             nonlocal chunks, ended
-            # Asked before the rows are read: what it wrote before it ended is then among them.
-            ended = ended or await self._step_ended(run_id, step)
             chunks = await self._ports.store.get_chunks(run_id, step, after=position)
+            if not chunks and not ended and await self._step_ended(run_id, step):
+                # What it wrote before it ended is read once it is known to have ended.
+                ended = True
+                chunks = await self._ports.store.get_chunks(run_id, step, after=position)
             return ended or bool(chunks)
 
         while True:
@@ -362,7 +372,8 @@ class Client:
         `HookAlreadyDecided`, `HookExpired`.
         """
         run_id, hook_id = self._settings.keyring.read(token)
-        text = _canonical(payload, hook_id)
+        carried = codec(checkpoint_type(payload, None), f"answer to hook {hook_id!r}")
+        text = carried.encode(payload)
         row = await self._ports.store.get_hook(run_id, hook_id)
         repeated = row is not None and row.status is not HookStatus.PENDING
         if row is not None and not repeated:
@@ -414,6 +425,15 @@ class Client:
         )
         await self._ports.store.request_cancel(run_id)
 
+    async def wake(self, run_id: str) -> None:
+        """Have a run looked at again, as after a deployment of code that fits. Never harmful.
+
+        Raises `RunNotFound`.
+        """
+        if await self._ports.store.get_header(run_id) is None:
+            raise RunNotFound(run_id)
+        await self._ports.queue.send(Wake(run_id=run_id, cause=self._ports.ids.new_id()))
+
 
 async def resume_hook(token: str, payload: Any = None, *, actor: str | None = None) -> Resumed:
     """Answer a hook with the client that the environment names; see `Client.resume_hook`."""
@@ -435,23 +455,19 @@ def _same_start(standing: RunHeader, digest: str, key: str) -> str:
     return standing.run_id
 
 
-def _canonical(payload: Any, hook_id: str) -> str:
-    """The payload's JSON with sorted keys, so that equal answers are equal text."""
-    carried = codec(checkpoint_type(payload, None), f"answer to hook {hook_id!r}").encode(payload)
-    return json.dumps(
-        json.loads(carried), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    )
-
-
 def _decision_id(row: HookRow, text: str) -> str:
-    # From the answer itself: a caller who tries again makes the same decision.
+    # From the answer itself, in whatever order its keys came: a caller who tries again makes the
+    # same decision.
+    text = json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(f"{row.run_id}|{row.hook_id}|{text}".encode()).hexdigest()[:32]
 
 
 def _check_schema(row: HookRow, text: str) -> None:
     if row.schema is None:
         return
-    validator = jsonschema_rs.validator_for(json.loads(row.schema))
+    validator = jsonschema_rs.validator_for(
+        json.loads(row.schema), validate_formats=True, formats=_FORMATS, offline=True
+    )
     errors = [
         {
             "pointer": "".join(f"/{part}" for part in error.instance_path),
@@ -461,6 +477,29 @@ def _check_schema(row: HookRow, text: str) -> None:
     ]
     if errors:
         raise PayloadRejected(errors)
+
+
+def _reads_as(kind: type[Any]) -> Callable[[str], bool]:
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+
+    def reads(text: str) -> bool:
+        try:
+            adapter.validate_python(text)
+        except ValidationError:
+            return False
+        return True
+
+    return reads
+
+
+#: Formats as the declared types read them, which take more than their standards name.
+_FORMATS = {
+    "date": _reads_as(dt.date),
+    "date-time": _reads_as(dt.datetime),
+    "duration": _reads_as(dt.timedelta),
+    "time": _reads_as(dt.time),
+    "uuid": _reads_as(uuid.UUID),
+}
 
 
 async def _poll(done: Callable[[], Awaitable[bool]], timeout: DurationLike | None) -> bool:

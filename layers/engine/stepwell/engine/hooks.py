@@ -7,8 +7,9 @@ found decided is taken as it stands.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepwell.core import events as e
@@ -39,9 +40,19 @@ async def put_row(
         due_at=deadline if waits else None,
         schema=definition.schema,
     )
-    row = await scope.ports.store.put_hook(row)
-    scope.rows[hook_id] = row
-    return row
+    placing = asyncio.get_running_loop().create_task(_place(scope, row))
+    try:
+        return await asyncio.shield(placing)
+    except asyncio.CancelledError:
+        # The put has left. Its row has to be known when the turn settles, to be closed then.
+        await placing
+        raise
+
+
+async def _place(scope: TurnScope, row: HookRow) -> HookRow:
+    standing = await scope.ports.store.put_hook(row)
+    scope.rows[standing.hook_id] = standing
+    return standing
 
 
 async def notify(scope: TurnScope, row: HookRow, on_created: OnCreated | None) -> None:
@@ -58,8 +69,9 @@ async def notify(scope: TurnScope, row: HookRow, on_created: OnCreated | None) -
 
 
 async def in_thread(scope: TurnScope, function: Callable[[], Any]) -> Any:
-    """Run a plain function of the author's off the loop."""
+    """Run a plain function of the author's off the loop, in the context of the caller."""
     loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
     future: asyncio.Future[Any] = loop.create_future()
 
     def settle(result: Any, error: BaseException | None) -> None:
@@ -70,7 +82,7 @@ async def in_thread(scope: TurnScope, function: Callable[[], Any]) -> Any:
         result: Any = None
         error: BaseException | None = None
         try:
-            result = function()
+            result = context.run(function)
         except BaseException as raised:  # handed to the awaiting side
             error = raised
         try:
@@ -121,16 +133,22 @@ def is_open(scope: TurnScope, row: HookRow) -> bool:
     return row.status is HookStatus.PENDING if known is None else known.open
 
 
-async def close_row(scope: TurnScope, hook_id: str) -> HookRow | None:
-    """Close a hook's row, unless it was decided before. Returns the row that stands."""
+async def close_all(scope: TurnScope, hook_ids: Sequence[str]) -> None:
+    """Close open hooks, or record the decisions that came first."""
+    # What made them unwanted must be durable before: after a crash in between, the next turn would
+    # tell of a row that it finds closed to code that still waits for it.
+    if hook_ids and scope.journal.needs_flush:
+        await scope.journal.flush()
+    for hook_id in hook_ids:
+        await _close(scope, hook_id)
+
+
+async def _close(scope: TurnScope, hook_id: str) -> None:
+    """Close an open hook, or record the decision that came first."""
     decision = Decision(
         status=HookStatus.CLOSED, decision_id="closed", decided_at=scope.journal.now()
     )
-    return await scope.ports.store.decide_hook(scope.run_id, hook_id, decision)
-
-
-async def close(scope: TurnScope, hook_id: str) -> None:
-    """Close an open hook, or record the decision that came first."""
-    row = await close_row(scope, hook_id)
+    row = await scope.ports.store.decide_hook(scope.run_id, hook_id, decision)
     if row is not None:
+        scope.rows[hook_id] = row
         record_decision(scope, row)

@@ -38,7 +38,7 @@ class Journal:
         self._buffer: list[Event] = []
         self._next = state.last + 1
         self._commits = 0
-        self._lock = asyncio.Lock()
+        self._committing: asyncio.Future[None] | None = None
 
     def now(self) -> Millis:
         """The time of the next event: the clock's, never before the event that went before."""
@@ -67,12 +67,21 @@ class Journal:
         """Make all that is recorded durable. Raises `Fenced` if another turn wrote meanwhile."""
         target = self._next + len(self._buffer)
         while self._next < target:
-            async with self._lock:
-                if self._next < target:
-                    await self._commit()
+            if self._committing is None:
+                await self._commit()
+            else:
+                # What is recorded here leaves with the commit after the one in flight.
+                await asyncio.wait([self._committing])
 
     async def _commit(self) -> None:
-        events = self._batch()
+        self._committing = asyncio.get_running_loop().create_future()
+        try:
+            await self._append(self._batch())
+        finally:
+            self._committing.set_result(None)
+            self._committing = None
+
+    async def _append(self, events: tuple[Event, ...]) -> None:
         self._commits += 1
         commit = Commit(first=self._next, turn=self._turn, number=self._commits, events=events)
         if not await self._store.append(self._run_id, commit):

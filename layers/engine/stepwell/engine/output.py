@@ -55,6 +55,10 @@ class Output:
     async def _look(self) -> int:
         if self._standing is None:
             rows = await self._scope.ports.store.get_chunks(self._scope.run_id, self._step)
+            # A turn that takes over a message makes an event durable before it begins a step, so
+            # what it writes tells a frozen one that it was overtaken, however late that one looks.
+            if rows and rows[-1].last_event > self._scope.journal.durable:
+                raise Fenced(f"a later turn wrote the output of step {self._step!r}")
             self._rows = rows[-1].position if rows else 0
             self._standing = rows[-1].number if rows else 0
         return self._standing
@@ -67,6 +71,7 @@ class Output:
             number=number,
             at=self._scope.ports.clock.now(),
             value=value,
+            last_event=self._scope.journal.durable,
         )
         if not await self._scope.ports.store.put_chunk(chunk):
             raise Fenced(f"another turn writes the output of step {self._step!r}")

@@ -16,6 +16,7 @@ from typing import Any
 
 from stepwell.core import events as e
 from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
+from stepwell.core.decide import unnotified
 from stepwell.core.failure import describe
 from stepwell.core.records import HookRow, Millis
 from stepwell.core.state import HookState, StepState
@@ -127,17 +128,20 @@ class Performer:
 
     async def _start(self) -> None:
         commands, self._ready = self._ready, []
-        ready = [command for command in commands if not self._interrupted_too_often(command)]
+        ready = [
+            StepEntry(self._scope, command, self._report_entry)
+            for command in commands
+            if not self._interrupted_too_often(command)
+        ]
         if self._scope.redelivered:
             # The last delivery of this message may have died in one of these: count the tries.
-            for command in ready:
-                self._record_start(command)
+            for entry in ready:
+                self._record_start(entry)
         if ready and self._scope.journal.needs_flush:
             await self._scope.journal.flush()
-        for command in ready:
-            if command.id in self._replay.pending:
-                entry = StepEntry(self._scope, command, self._report_entry)
-                self._entries[command.id] = entry
+        for entry in ready:
+            if entry.step_id in self._replay.pending:
+                self._entries[entry.step_id] = entry
                 entry.start()
 
     def _interrupted_too_often(self, command: RunStep) -> bool:
@@ -153,15 +157,15 @@ class Performer:
         self._fail(command, known.attempts, failure, "interrupted")
         return True
 
-    def _record_start(self, command: RunStep) -> None:
-        known = self._scope.state.steps.get(command.id)
+    def _record_start(self, entry: StepEntry) -> None:
+        command = entry.command
         self._scope.journal.record(
             e.StepStarted(
                 at=self._scope.journal.now(),
                 step=command.id,
                 name=command.step.name,
                 digest=command.digest,
-                attempt=1 if known is None else known.attempts + 1,
+                attempt=entry.attempt,
             )
         )
 
@@ -169,13 +173,13 @@ class Performer:
         scope = self._scope
         try:
             row = await hooks.put_row(scope, command.id, command.hook, None)
-        except Exception as error:  # a port failed: the turn ends with it
+        except BaseException as error:  # a port failed: the turn ends with it
             self._report(partial(_raise, error), command.id)
             return
         try:
             if row.status == "PENDING":
                 await hooks.notify(scope, row, command.hook.on_created)
-        except Exception as error:  # the author's function may raise anything
+        except BaseException as error:  # the author's function may raise anything
             self._report(partial(self._notify_failed, command, row, error), command.id)
             return
         self._report(partial(self._opened, row), command.id)
@@ -313,8 +317,7 @@ class Performer:
         )
 
     async def _close(self, hook_ids: list[str]) -> None:
-        for hook_id in hook_ids:
-            await hooks.close(self._scope, hook_id)
+        await hooks.close_all(self._scope, hook_ids)
 
     def _opened(self, row: HookRow) -> None:
         if row.status == "PENDING":
@@ -325,7 +328,7 @@ class Performer:
             self._record(event)
 
     def _notify_failed(
-        self, command: OpenHook, row: HookRow, error: Exception
+        self, command: OpenHook, row: HookRow, error: BaseException
     ) -> Coroutine[Any, Any, None] | None:
         known = self._scope.state.hooks.get(command.id)
         attempt = 1 if known is None else known.notify_attempts + 1
@@ -333,7 +336,7 @@ class Performer:
         policy = self._scope.settings.notify_retry
         due = policy.decide(error, attempt, fraction=self._fraction(), now=now)
         if due is None:
-            return self._notify_failed_for_good(command, row, error)
+            return self._notify_failed_for_good(row, error)
         self._scope.journal.record(
             e.HookNotifyFailed(
                 at=now,
@@ -347,24 +350,15 @@ class Performer:
         self._place(command)
         return None
 
-    async def _notify_failed_for_good(
-        self, command: OpenHook, row: HookRow, error: Exception
-    ) -> None:
-        # The row first: from here on nobody can answer what nobody was told of.
-        standing = await hooks.close_row(self._scope, row.hook_id)
-        if standing is not None and standing.status != "CLOSED":
-            event = hooks.decision_event(self._scope, standing)
-            if event is not None:
-                self._record(event)
-            return
-        self._record(
-            e.HookFailed(
-                at=self._scope.journal.now(),
-                hook=command.id,
-                name=row.name,
-                error=describe(error),
-            )
-        )
+    async def _notify_failed_for_good(self, row: HookRow, error: BaseException) -> None:
+        # The row first: from here on nobody can answer what nobody was told of. It carries the
+        # failure, so that a turn that finds it after a crash records the same.
+        decision = unnotified(describe(error), self._scope.journal.now())
+        store = self._scope.ports.store
+        standing = await store.decide_hook(self._scope.run_id, row.hook_id, decision)
+        event = None if standing is None else hooks.decision_event(self._scope, standing)
+        if event is not None:
+            self._record(event)
 
     def _record(self, event: e.Event, value: Any = None) -> None:
         self._scope.journal.record(event)
@@ -403,7 +397,7 @@ class Performer:
             await asyncio.wait(self._leaving, timeout=grace)
 
 
-def _raise(error: Exception) -> None:
+def _raise(error: BaseException) -> None:
     raise error
 
 

@@ -45,9 +45,8 @@ async def finish(
 
 async def _close_rows(scope: TurnScope) -> None:
     # A row found decided is recorded: its answer was promised to somebody.
-    for row in list(scope.rows.values()):
-        if hooks.is_open(scope, row):
-            await hooks.close(scope, row.hook_id)
+    left = [row.hook_id for row in scope.rows.values() if hooks.is_open(scope, row)]
+    await hooks.close_all(scope, left)
 
 
 async def _last_event(
@@ -101,9 +100,12 @@ async def note_waits(scope: TurnScope, replay: Replay) -> None:
             journal.record(
                 e.StepCancelled(at=journal.now(), step=step.id, name=step.name, digest=step.digest)
             )
-    for hook in list(state.hooks.values()):
-        if hook.open and (hook.step or hook.id) not in pending:
-            await hooks.close(scope, hook.id)
+    left = [
+        row.hook_id
+        for row in scope.rows.values()
+        if hooks.is_open(scope, row) and (row.step or row.hook_id) not in pending
+    ]
+    await hooks.close_all(scope, left)
 
 
 async def suspend(scope: TurnScope, before: Alarms) -> None:

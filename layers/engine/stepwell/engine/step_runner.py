@@ -39,6 +39,10 @@ from stepwell.errors import (
     UsageError,
 )
 
+#: Passes of the loop that a body gets before it is suspended: enough for branches that it has just
+#: begun to come to their hooks, and for an error of one of them to come to the body.
+_PASSES = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -99,10 +103,13 @@ class StepEntry(StepContext):
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._counts: dict[str, int] = {}
+        self._opening = 0
+        self._all_opened = asyncio.Event()
         self._taken: set[str] = set()
         self._answers: frozenset[str] = frozenset()
         self._checkpoint_deleted = False
         self._save_id: str | None = None
+        self._loaded_id: str | None = None
         self._suspended = False
         self._timed_out = False
         self._withdrawn = False
@@ -169,10 +176,9 @@ class StepEntry(StepContext):
         return Done(result, value, self._output.position)
 
     async def _in_thread(self) -> Any:
-        context = contextvars.copy_context()
         function = self.command.step.function
         args, kwargs = self.command.args, self.command.kwargs
-        return await hooks.in_thread(self._scope, lambda: context.run(function, *args, **kwargs))
+        return await hooks.in_thread(self._scope, lambda: function(*args, **kwargs))
 
     async def _streamed(self) -> Any:
         chunk_codec = self.command.step.chunk
@@ -253,7 +259,14 @@ class StepEntry(StepContext):
 
     def wait(self, primitive: Coroutine[Any, Any, Any]) -> Any:
         """Block a `def` step on a primitive."""
-        future = asyncio.run_coroutine_threadsafe(_caught(primitive), self._loop)
+        guarded = _caught(primitive)
+        try:
+            future = asyncio.run_coroutine_threadsafe(guarded, self._loop)
+        except RuntimeError:
+            # The loop is closed: this thread was abandoned long ago.
+            guarded.close()
+            primitive.close()
+            raise Suspended from None
         value, error = future.result()
         if error is not None:
             raise error
@@ -271,6 +284,7 @@ class StepEntry(StepContext):
             self._check_open()
             known = self._scope.state.hooks[hook_id]
         if known.open:
+            await self._let_others_open()
             self._suspend()
         self._taken.add(hook_id)
         if known.status == "received":
@@ -282,6 +296,18 @@ class StepEntry(StepContext):
         if definition.on_timeout == "return":
             return STEP_HOOK_TIMEOUT
         raise HookTimeout(hook_id, definition.name, "its deadline passed")
+
+    async def _let_others_open(self) -> None:
+        """Before the entry is suspended, let other branches of the body open their hooks too.
+
+        They would otherwise be opened only after this one is answered, or be notified twice; and
+        the error of a branch that failed to open its own would be lost.
+        """
+        for _ in range(_PASSES):
+            await asyncio.sleep(0)
+            while self._opening:
+                await self._all_opened.wait()
+        self._check_open()
 
     def _suspend(self) -> NoReturn:
         self._suspended = True
@@ -313,6 +339,16 @@ class StepEntry(StepContext):
         return hook_id
 
     async def _open(self, hook_id: str, definition: HookDefinition) -> None:
+        self._opening += 1
+        self._all_opened.clear()
+        try:
+            await self._put_and_notify(hook_id, definition)
+        finally:
+            self._opening -= 1
+            if not self._opening:
+                self._all_opened.set()
+
+    async def _put_and_notify(self, hook_id: str, definition: HookDefinition) -> None:
         scope = self._scope
         row = await hooks.put_row(scope, hook_id, definition, self.step_id)
         if hooks.record_decision(scope, row):
@@ -334,8 +370,9 @@ class StepEntry(StepContext):
         if checkpoint is None:
             return None
         self._answers = frozenset(checkpoint.answers) - self._taken
-        if checkpoint.save_id != self._save_id:
+        if checkpoint.save_id not in (self._save_id, self._loaded_id):
             await self._port(self._output.resume_from(checkpoint))
+            self._loaded_id = checkpoint.save_id
         text = await self._port(self._scope.values.get(checkpoint.value))
         return codec(annotation, f"checkpoint of step {self.name!r}").decode(text)
 
@@ -353,7 +390,8 @@ class StepEntry(StepContext):
         checkpoint = Checkpoint(
             run_id=self.run_id,
             step=self.step_id,
-            last_event=scope.state.last,
+            # Not what is only buffered: whoever takes over from a dead turn must not be behind it.
+            last_event=scope.journal.durable,
             save_id=save_id,
             saved_at=scope.ports.clock.now(),
             output=self._output.position,

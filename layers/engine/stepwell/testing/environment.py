@@ -20,7 +20,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from pydantic import ValidationError
 
@@ -90,7 +90,7 @@ class Environment:
         self._runner.close()
         self._local.close()
 
-    def __enter__(self) -> Environment:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

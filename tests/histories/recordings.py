@@ -1,0 +1,123 @@
+"""How each recorded history came about: a workflow, its input, and what happened to its run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stepwell.authoring.decorators import Workflow
+from stepwell.client import RunHandle
+from stepwell.testing import Environment
+from stepwell.testing.histories import export_history
+from tests.histories import workflows as w
+
+FOLDER = Path(__file__).parent / "recorded"
+_ROOT = Path(__file__).parents[2]
+
+Script = Callable[[Environment, RunHandle[Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One history to record; its file has the workflow's name."""
+
+    workflow: Workflow[..., Any]
+    args: tuple[Any, ...] = ()
+    script: Script = lambda env, run: None
+    crash_at: int | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where it is kept."""
+        return FOLDER / f"{self.workflow.definition.name.removeprefix('hist.')}.json"
+
+
+def record(recording: Recording) -> str:
+    """Run the workflow and export what it went through."""
+    with Environment(seed=recording.path.stem) as env:
+        if recording.crash_at is not None:
+            env.crash_at(recording.crash_at)
+        run = env.start(recording.workflow, *recording.args)
+        env.run_until_idle()
+        recording.script(env, run)
+        text = export_history(run.id, env.history(run))
+    # A traceback says where the code lay; that is of no matter to a replay.
+    return text.replace(f"{_ROOT}/", "")
+
+
+def record_missing(recordings: tuple[Recording, ...]) -> list[Path]:
+    """Record what has no file yet. A file that is there is never written again."""
+    written = []
+    for recording in recordings:
+        if not recording.path.exists():
+            recording.path.parent.mkdir(exist_ok=True)
+            recording.path.write_text(record(recording), encoding="utf-8")
+            written.append(recording.path)
+    return written
+
+
+def _answer(name: str, payload: Any) -> Script:
+    def answer(env: Environment, run: RunHandle[Any]) -> None:
+        first = next(hook for hook in env.hooks(run) if hook.name == name)
+        env.resume_hook(first.token, payload)
+
+    return answer
+
+
+def _advance(duration: str) -> Script:
+    return lambda env, run: env.advance(duration)
+
+
+def _cancel(env: Environment, run: RunHandle[Any]) -> None:
+    env.cancel(run, "no longer wanted")
+
+
+def _all(*scripts: Script) -> Script:
+    def play(env: Environment, run: RunHandle[Any]) -> None:
+        for script in scripts:
+            script(env, run)
+
+    return play
+
+
+RECORDINGS = (
+    Recording(w.steps, (3,)),
+    Recording(w.retries, (), _advance("1h")),
+    Recording(w.caught),
+    Recording(w.failed),
+    Recording(w.dawdled),
+    Recording(w.gathered),
+    Recording(w.grouped),
+    Recording(w.as_completed, (), _advance("1h")),
+    Recording(
+        w.cut_off,
+        (),
+        _all(_advance("4m"), _answer("quick", "in time"), _answer("slow", "after all")),
+    ),
+    Recording(
+        w.asked,
+        (),
+        _all(_answer("approval", {"approved": True}), _answer("note", [1, None]), _advance("3h")),
+    ),
+    Recording(w.raced, (), _answer("right", 1)),
+    Recording(w.unnotified, (), _advance("1h")),
+    Recording(
+        w.reviewed,
+        (),
+        _all(
+            _answer("feedback", "good"),
+            _advance("25h"),
+            _answer("ask", "Ada"),
+            _answer("ask", "blue"),
+        ),
+    ),
+    Recording(w.streamed, (), _answer("heard", None)),
+    Recording(w.slept, (), _advance("3h")),
+    Recording(w.cancelled, (), _cancel),
+    Recording(w.signalled),
+    Recording(w.blocking, (["a", "bc"],), _all(_advance("3h"), _answer("answer", "late"))),
+    Recording(w.interrupted, (), crash_at=4),
+    Recording(w.waiting),
+)

@@ -1,0 +1,313 @@
+"""The code of the recorded histories. A change here must leave each of them replayable.
+
+What a step does is of no matter to a replay, as long as the step has its name, its parameters and
+its result type.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from typing import Any
+
+from pydantic import BaseModel
+
+from stepwell import (
+    STEP_HOOK_TIMEOUT,
+    FatalError,
+    HookTimeout,
+    Result,
+    RetryPolicy,
+    StepFailed,
+    StepTimeout,
+    current,
+    define_hook,
+    hook,
+    load_step_checkpoint,
+    now,
+    random,
+    save_step_checkpoint,
+    sleep,
+    step,
+    step_hook,
+    uuid4,
+    workflow,
+)
+from stepwell.errors import HookFailed
+
+
+class Invoice(BaseModel):
+    number: int
+    total: Decimal
+    due: dt.date
+
+
+class Approval(BaseModel):
+    approved: bool
+
+
+approval = define_hook("approval", Approval)
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+@step(name="hist.double")
+async def double(value: int) -> int:
+    return 2 * value
+
+
+@step(name="hist.double_in_thread")
+def double_in_thread(value: int) -> int:
+    return 2 * value
+
+
+@step(name="hist.bill")
+async def bill(number: int) -> Invoice:
+    return Invoice(number=number, total=Decimal("19.90"), due=dt.date(2030, 2, 1))
+
+
+@step(name="hist.third_time", retry=RetryPolicy(initial="10s", jitter="none"))
+async def third_time() -> int:
+    if current.attempt < 3:
+        raise ConnectionError(f"attempt {current.attempt}")
+    return current.attempt
+
+
+@step(name="hist.refuse")
+async def refuse(reason: str) -> None:
+    raise FatalError(reason)
+
+
+@step(name="hist.dawdle", timeout="20ms", retry=RetryPolicy(max_attempts=1))
+async def dawdle() -> None:
+    await asyncio.sleep(60)
+
+
+@step(name="hist.review")
+async def review(draft: str) -> str:
+    kept = await load_step_checkpoint()
+    if kept is None:
+        kept = draft.upper()
+        await save_step_checkpoint(kept)
+    feedback = await step_hook("feedback", timeout="24h", on_timeout="return")
+    return f"{kept}: {'none' if feedback is STEP_HOOK_TIMEOUT else feedback}"
+
+
+@step(name="hist.interview")
+async def interview() -> list[str]:
+    answers: list[str] = await load_step_checkpoint() or []
+    for key in ("name", "colour")[len(answers) :]:
+        answers.append(await step_hook("ask", key=key, payload_schema=str))
+        await save_step_checkpoint(answers)
+    return answers
+
+
+@step(name="hist.speak", stream=True)
+async def speak(words: int) -> AsyncIterator[str | Result[int]]:
+    for word in range(words):
+        yield f"word {word}"
+    await step_hook("heard")
+    yield "the end"
+    yield Result(words)
+
+
+# -- workflows -------------------------------------------------------------------------------------
+
+
+@workflow(name="hist.steps")
+async def steps(start: int) -> tuple[Invoice, int]:
+    first = await double(start)
+    second = await double_in_thread.aio(first)
+    return await bill(second), await double(second)
+
+
+@workflow(name="hist.retries")
+async def retries() -> int:
+    return await third_time()
+
+
+@workflow(name="hist.caught")
+async def caught() -> list[str]:
+    found = []
+    for reason in ("first", "second"):
+        try:
+            await refuse(reason)
+        except StepFailed as error:
+            found.append(f"{error.type}: {error.message}")
+    return found
+
+
+@workflow(name="hist.failed")
+async def failed() -> None:
+    await double(1)
+    await refuse("not today")
+
+
+@workflow(name="hist.dawdled")
+async def dawdled() -> str:
+    try:
+        await dawdle()
+    except StepTimeout:
+        return "too late"
+    return "in time"
+
+
+@workflow(name="hist.gathered")
+async def gathered() -> list[int]:
+    async def branch(value: int) -> int:
+        return await double(await double(value))
+
+    return list(await asyncio.gather(*(branch(value) for value in range(3)), double(10)))
+
+
+@workflow(name="hist.grouped")
+async def grouped() -> list[Any]:
+    async with asyncio.TaskGroup() as group:
+        made = [group.create_task(double(value)) for value in range(3)]
+    broken = 0
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(refuse("broken"))
+            group.create_task(sleep("1h"))
+    except* StepFailed as errors:
+        broken = len(errors.exceptions)
+    return [[each.result() for each in made], broken]
+
+
+@workflow(name="hist.as_completed")
+async def as_completed() -> list[int]:
+    async def after(delay: str, value: int) -> int:
+        await sleep(delay)
+        return await double(value)
+
+    late_first = [after("3m", 3), after("1m", 1), after("2m", 2)]
+    return [await each for each in asyncio.as_completed(late_first)]
+
+
+@workflow(name="hist.cut_off")
+async def cut_off() -> list[str]:
+    found = []
+    try:
+        async with asyncio.timeout(60):
+            await hook("never")
+    except TimeoutError:
+        found.append("timeout")
+    try:
+        await asyncio.wait_for(hook("never"), timeout=60)
+    except TimeoutError:
+        found.append("wait_for")
+    try:
+        async with asyncio.timeout(60):
+            await review("too slow")
+    except TimeoutError:
+        found.append("review")
+    async with asyncio.timeout(3600):
+        found.append(await hook("quick"))
+    return [*found, str(await hook("slow"))]
+
+
+@workflow(name="hist.asked")
+async def asked() -> list[Any]:
+    given = await approval(timeout="1h")
+    found: list[Any] = [given.approved]
+    found.append(await hook("note", key="by key"))
+    found.append(await hook("note", timeout="1h", on_timeout="return") is STEP_HOOK_TIMEOUT)
+    try:
+        await hook("note", timeout="1h")
+    except HookTimeout as error:
+        found.append(error.hook)
+    return found
+
+
+@workflow(name="hist.raced")
+async def raced() -> str:
+    asking = {asyncio.create_task(hook(name), name=name) for name in ("left", "right")}
+    done, late = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+    for each in late:
+        each.cancel()
+    await double(1)
+    return ",".join(each.get_name() for each in done)
+
+
+@workflow(name="hist.unnotified")
+async def unnotified() -> str:
+    def tell(token: str) -> None:
+        raise ConnectionError("no way to the reviewer")
+
+    try:
+        await hook("question", on_created=tell)
+    except HookFailed as error:
+        return error.failure.message
+    return "told"
+
+
+@workflow(name="hist.reviewed")
+async def reviewed() -> list[Any]:
+    both = await asyncio.gather(review("seen"), review("unseen"))
+    return [*both, await interview()]
+
+
+@workflow(name="hist.streamed")
+async def streamed() -> int:
+    return int(await speak(3))
+
+
+@workflow(name="hist.slept")
+async def slept() -> list[str]:
+    begun = now()
+    await sleep("90m")
+    await sleep(begun + dt.timedelta(hours=2))
+    await sleep(begun)
+    await asyncio.sleep(30)
+    return [str(now() - begun), str(uuid4()), str(uuid4()), f"{random():.6f}"]
+
+
+@workflow(name="hist.cancelled")
+async def cancelled() -> str:
+    try:
+        await asyncio.gather(review("draft"), hook("never"), sleep("7d"))
+    finally:
+        await double(21)
+    return "not cancelled"
+
+
+@workflow(name="hist.signalled")
+async def signalled() -> list[int]:
+    queue: asyncio.Queue[int] = asyncio.Queue()
+    lock = asyncio.Lock()
+
+    async def produce(value: int) -> None:
+        async with lock:
+            await queue.put(await double(value))
+
+    async with asyncio.TaskGroup() as group:
+        for value in range(3):
+            group.create_task(produce(value))
+    return [queue.get_nowait() for _ in range(3)]
+
+
+@workflow(name="hist.blocking")
+def blocking(names: list[str]) -> list[str]:
+    found = []
+    for name in names:
+        sleep("1m")
+        found.append(f"{name} {double_in_thread(len(name))}")
+    try:
+        hook("answer", timeout="1h")
+    except HookTimeout:
+        found.append("no answer")
+    return [*found, str(hook("answer"))]
+
+
+@workflow(name="hist.interrupted")
+async def interrupted() -> int:
+    return await double(await double(await double(1)))
+
+
+@workflow(name="hist.waiting")
+async def waiting() -> Any:
+    await double(1)
+    return await asyncio.gather(hook("open"), sleep("365d"), review("still open"))

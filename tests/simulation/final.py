@@ -1,0 +1,106 @@
+"""What a drive of a scenario comes to, as it is compared with the drive without faults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from examples.outside import Outside
+from stepwell.client import OutputChunk, Recorded, RunHandle
+from stepwell.core.records import RunStatus
+from stepwell.testing import Environment
+from tests.simulation.scenarios import Scenario
+
+#: Left out of every comparison, and why.
+DROPPED = {
+    "attempt": "a try that a crash cut off counts as a try",
+    "save_id": "a random id; a repeated entry draws another",
+    "request_id": "a random id; the turns before have drawn more or fewer",
+}
+#: Left out as well where a caller died and asked again.
+SEED = {"seed": "drawn by the caller, and drawn again when nothing was sent yet"}
+#: Events that are left out, and why.
+DROPPED_EVENTS = {"StepStarted": "written only when a message was received before"}
+#: Left out as well where time was lost: the message of a frozen turn comes back minutes later.
+TIMES = {
+    "at": "when a turn ran",
+    "due": "counted from when a turn ran",
+    "expires_at": "counted from when a turn ran",
+    "due_at": "counted from when a turn ran",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The end of a drive. Two drives of one scenario must be equal."""
+
+    status: RunStatus
+    result: str | None
+    events: tuple[dict[str, Any], ...]
+    output: dict[str, list[Any]]
+    effects: dict[str, dict[str, str]]
+    open_hooks: int
+
+
+def normalise(history: Iterable[Recorded], besides: Iterable[str]) -> tuple[dict[str, Any], ...]:
+    """The events of a history without what may differ."""
+    dropped = {*DROPPED, *besides}
+    return tuple(
+        {key: _uncounted(value) for key, value in asdict(each.event).items() if key not in dropped}
+        for each in history
+        if each.event.type not in DROPPED_EVENTS
+    )
+
+
+def _uncounted(value: Any) -> Any:
+    """A recorded error without the number of tries in its text, for the reason of `attempt`."""
+    if isinstance(value, dict):
+        return {key: _uncounted(each) for key, each in value.items()}
+    return (
+        re.sub(r"after \d+ attempt", "after n attempt", value) if isinstance(value, str) else value
+    )
+
+
+def final(
+    env: Environment,
+    run: RunHandle[Any],
+    scenario: Scenario,
+    world: Outside,
+    *,
+    besides: Iterable[str] = (),
+) -> Final:
+    """What a drive came to; `besides` are more fields of events that may differ."""
+    header = env.get(run)
+    return Final(
+        status=header.status,
+        result=header.result,
+        events=normalise(env.history(run), besides),
+        output={step: as_read(env.output(run, step)) for step in scenario.streams},
+        effects={kind: world.effects(kind) for kind in _KINDS},
+        open_hooks=len(env.hooks(run)),
+    )
+
+
+_KINDS = (
+    *("note", "tried", "charge", "token"),
+    *("draft", "review asked", "payment", "confirmation"),
+    *("credit", "model turn", "tool run", "search", "seat held", "question"),
+)
+
+
+def as_read(chunks: Iterable[OutputChunk]) -> list[Any]:
+    """What a reader has in the end, who takes back what a reset mark supersedes.
+
+    Fails if a chunk comes that is not the next one: nothing may be repeated or left out.
+    """
+    read: list[Any] = []
+    for chunk in chunks:
+        if chunk.reset:
+            assert chunk.number <= len(read), "a reset mark beyond what was read"
+            del read[chunk.number :]
+        else:
+            assert chunk.number == len(read) + 1, f"chunk {chunk.number} after {len(read)}"
+            read.append(chunk.value)
+    return read
