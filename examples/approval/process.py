@@ -16,7 +16,7 @@ from examples.outside import connect, outside
 from stepwell import Client
 from stepwell.adapters.local.runtime import LocalEngine
 
-ORDER = Order(number="A-1001", customer="Ada", amount=Decimal("48.50"), complaint="arrived broken")
+ORDER = Order(number="A-1001", customer="C-17", amount=Decimal("48.50"), complaint="arrived broken")
 
 
 async def begin(engine: LocalEngine) -> None:
@@ -28,7 +28,7 @@ async def begin(engine: LocalEngine) -> None:
 async def finish(engine: LocalEngine) -> None:
     """Answer every question in the reviewer's mailbox and work until all is done."""
     for token in outside().effects("review asked").values():
-        resumed = await engine.client.resume_hook(token, {"approved": True, "reviewer": "Grace"})
+        resumed = await engine.client.resume_hook(token, {"approved": True, "reviewer": "the reviewer"})
         await _work_until_ended(engine, engine.client, resumed.run_id)
 
 

@@ -13,7 +13,7 @@ from stepwell.authoring.decorators import Workflow
 from stepwell.client import RunHandle
 from stepwell.testing import Environment
 
-ORDER = Order(number="A-1", customer="Ada", amount=Decimal("48.50"), complaint="arrived broken")
+ORDER = Order(number="A-1", customer="C-17", amount=Decimal("48.50"), complaint="arrived broken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ EXAMPLES = {
     "approval": Example(
         workflow=refund,
         argument=ORDER,
-        answers={"approval:1": {"approved": True, "reviewer": "Grace"}},
+        answers={"approval:1": {"approved": True, "reviewer": "the reviewer"}},
     ),
     "agent": Example(
         workflow=assist,

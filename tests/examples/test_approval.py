@@ -14,7 +14,7 @@ from stepwell.testing import Environment
 from stepwell.testing.laws import check_run
 from tests.examples.given import ORDER
 
-APPROVED = {"approved": True, "reviewer": "Grace"}
+APPROVED = {"approved": True, "reviewer": "the reviewer"}
 
 
 def test_an_approved_refund_is_paid_once(stepwell_env: Environment, world: Outside) -> None:
@@ -27,8 +27,8 @@ def test_an_approved_refund_is_paid_once(stepwell_env: Environment, world: Outsi
     stepwell_env.resume_hook(token, APPROVED)
 
     result = stepwell_env.result(run)
-    assert (result.status, result.draft) == ("paid", "Refund Ada: arrived broken")
-    assert list(world.effects("payment").values()) == ["48.50 to Ada"]
+    assert (result.status, result.draft) == ("paid", "Refund C-17: arrived broken")
+    assert list(world.effects("payment").values()) == ["48.50 to C-17"]
     assert list(world.effects("confirmation").values()) == ["A-1: paid"]
     check_run(stepwell_env, run)
 
@@ -50,7 +50,9 @@ def test_a_declined_refund_is_not_paid(stepwell_env: Environment, world: Outside
     run = stepwell_env.start(refund, ORDER)
     stepwell_env.run_until_idle()
     [hook] = stepwell_env.hooks(run)
-    stepwell_env.resume_hook(hook.token, {"approved": False, "reviewer": "Grace", "note": "no"})
+    stepwell_env.resume_hook(
+        hook.token, {"approved": False, "reviewer": "the reviewer", "note": "no"}
+    )
     assert stepwell_env.result(run).status == "declined"
     assert not world.effects("payment")
     assert list(world.effects("confirmation").values()) == ["A-1: declined"]
@@ -74,7 +76,7 @@ def test_a_refund_that_nobody_looks_at_ends_after_a_day(
 @pytest.mark.parametrize(
     ("payload", "pointer"),
     [
-        ({"approved": "perhaps", "reviewer": "Grace"}, "/approved"),
+        ({"approved": "perhaps", "reviewer": "the reviewer"}, "/approved"),
         ({"approved": True}, ""),
         ({**APPROVED, "amount": 1_000_000}, ""),
         ("yes", ""),

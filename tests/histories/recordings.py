@@ -109,7 +109,7 @@ RECORDINGS = (
         _all(
             _answer("feedback", "good"),
             _advance("25h"),
-            _answer("ask", "Ada"),
+            _answer("ask", "violet"),
             _answer("ask", "blue"),
         ),
     ),

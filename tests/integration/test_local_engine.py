@@ -19,7 +19,7 @@ START = StartRun(
     run_id="run",
     workflow="greet",
     version="1",
-    input='{"name":"ada"}',
+    input='{"name":"world"}',
     input_digest="d",
     seed="s",
     created_at=1_893_456_000_000,
@@ -45,7 +45,7 @@ def test_a_start_whose_sender_died_is_left_to_an_engine_that_knows_the_workflow(
             assert (await other.client.get("run")).status is RunStatus.PENDING
             await knowing.serve(until_idle=True)
             assert knowing.turns == 1
-            assert await knowing.client.result("run", timeout=0) == "hello ada"
+            assert await knowing.client.result("run", timeout=0) == "hello world"
 
     asyncio.run(play())
 

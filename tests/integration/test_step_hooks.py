@@ -132,17 +132,17 @@ def test_steps_in_sequence_get_each_its_own_answer(env: Environment) -> None:
 
     @workflow
     async def flow() -> list[str]:
-        return [await ask("alice"), await ask("bob")]
+        return [await ask("first"), await ask("second")]
 
     run = env.start(flow)
     env.run_until_idle()
-    [alice] = env.hooks()
-    env.resume_hook(alice.token, "from alice")
-    [bob] = env.hooks()
-    assert (alice.hook_id, bob.hook_id) == ("ask:1>approval:1", "ask:2>approval:1")
-    assert alice.token != bob.token
-    env.resume_hook(bob.token, "from bob")
-    assert env.result(run) == ["alice: from alice", "bob: from bob"]
+    [first] = env.hooks()
+    env.resume_hook(first.token, "from first")
+    [second] = env.hooks()
+    assert (first.hook_id, second.hook_id) == ("ask:1>approval:1", "ask:2>approval:1")
+    assert first.token != second.token
+    env.resume_hook(second.token, "from second")
+    assert env.result(run) == ["first: from first", "second: from second"]
 
 
 def test_parallel_steps_get_each_its_own_answer(env: Environment) -> None:
@@ -152,7 +152,7 @@ def test_parallel_steps_get_each_its_own_answer(env: Environment) -> None:
 
     @workflow
     async def flow() -> list[str]:
-        return list(await asyncio.gather(ask("alice"), ask("bob"), ask("carol")))
+        return list(await asyncio.gather(ask("one"), ask("two"), ask("three")))
 
     run = env.start(flow)
     env.run_until_idle()
@@ -160,7 +160,7 @@ def test_parallel_steps_get_each_its_own_answer(env: Environment) -> None:
     assert len(waiting) == 3
     for identity in ("3/ask:1", "1/ask:1", "2/ask:1"):
         env.resume_hook(waiting[identity].token, identity)
-    assert env.result(run) == ["alice: 1/ask:1", "bob: 2/ask:1", "carol: 3/ask:1"]
+    assert env.result(run) == ["one: 1/ask:1", "two: 2/ask:1", "three: 3/ask:1"]
 
 
 def test_hooks_in_a_loop_by_key(env: Environment) -> None:
@@ -175,15 +175,15 @@ def test_hooks_in_a_loop_by_key(env: Environment) -> None:
 
     @workflow
     async def flow() -> dict[str, Any]:
-        return await ask_all(["ada", "bob", "cy"])
+        return await ask_all(["legal", "sales", "audit"])
 
     run = env.start(flow)
     env.run_until_idle()
-    for person in ("ada", "bob", "cy"):
+    for person in ("legal", "sales", "audit"):
         [waiting] = env.hooks()
         assert waiting.hook_id == f"ask_all:1>approval@{person}"
         env.resume_hook(waiting.token, person.upper())
-    assert env.result(run) == {"ada": "ADA", "bob": "BOB", "cy": "CY"}
+    assert env.result(run) == {"legal": "LEGAL", "sales": "SALES", "audit": "AUDIT"}
     assert len(told) == 3
 
 

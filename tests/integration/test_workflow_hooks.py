@@ -51,10 +51,10 @@ def test_the_answer_is_what_the_wait_returns(env: Environment) -> None:
     env.run_until_idle()
     [waiting] = env.hooks(run)
     assert (waiting.hook_id, waiting.name, waiting.step) == ("approve:1", "approve", None)
-    resumed = env.resume_hook(waiting.token, {"ok": True}, actor="ada")
+    resumed = env.resume_hook(waiting.token, {"ok": True}, actor="reviewer")
     assert (resumed.run_id, resumed.hook_id, resumed.repeated) == (run.id, "approve:1", False)
     assert env.result(run) == {"ok": True}
-    assert [event.actor for event in found(env, run, "HookReceived")] == ["ada"]
+    assert [event.actor for event in found(env, run, "HookReceived")] == ["reviewer"]
 
 
 def test_the_first_decision_wins_and_its_repetition_is_fine(env: Environment) -> None:

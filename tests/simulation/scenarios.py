@@ -344,7 +344,7 @@ def _outage(env: Environment, run: RunHandle[Any]) -> None:
     env.advance("1h")
 
 
-_ORDER = Order(number="A-1", customer="Ada", amount=Decimal("48.50"), complaint="broken")
+_ORDER = Order(number="A-1", customer="C-17", amount=Decimal("48.50"), complaint="broken")
 
 SCENARIOS = (
     Scenario(name="approval", workflow=refund, args=(_ORDER,), script=_approve),

@@ -17,22 +17,22 @@ RUN_KEYS = {
 
 
 def test_a_run_is_worked_to_its_end_and_its_result_is_printed(shell: Shell) -> None:
-    done = shell("run", "app:hello", "--input", '{"name": "ada", "times": 2}')
+    done = shell("run", "app:hello", "--input", '{"name": "world", "times": 2}')
     assert done.code == 0
     facts = dict(line.split(None, 1) for line in done.out.splitlines())
     assert facts["status"] == "COMPLETED"
-    assert json.loads(facts["result"]) == {"text": "ADAADA", "on": "2030-01-01"}
+    assert json.loads(facts["result"]) == {"text": "WORLDWORLD", "on": "2030-01-01"}
     assert "drafting" in done.err
     assert (shell.folder / ".stepwell" / "stepwell.db").is_file()
 
 
 def test_json_has_one_shape_and_values_are_json(shell: Shell) -> None:
-    done = shell("run", "app:hello", "--input", '{"name": "ada", "on": "2031-02-03"}', "--json")
+    done = shell("run", "app:hello", "--input", '{"name": "world", "on": "2031-02-03"}', "--json")
     run = done.json
     assert done.code == 0
     assert set(run) == RUN_KEYS
-    assert run["input"] == {"name": "ada", "times": 1, "on": "2031-02-03"}
-    assert run["result"] == {"text": "ADA", "on": "2031-02-03"}
+    assert run["input"] == {"name": "world", "times": 1, "on": "2031-02-03"}
+    assert run["result"] == {"text": "WORLD", "on": "2031-02-03"}
     assert run["hooks"] == run["waiting"] == []
     assert run["created_at"].endswith("Z")
 
@@ -42,10 +42,10 @@ def test_an_array_gives_positional_arguments_and_a_registered_name_is_found(shel
 
 
 def test_input_comes_from_stdin_or_from_a_file(shell: Shell) -> None:
-    (shell.folder / "given.json").write_text('["bob"]')
+    (shell.folder / "given.json").write_text('["moon"]')
     by_file = shell("run", "app:hello", "--input", "@given.json", "--json")
     by_stdin = shell("run", "app:hello", "--input", "-", "--json", stdin='{"name": "eve"}')
-    assert by_file.json["result"]["text"] == "BOB"
+    assert by_file.json["result"]["text"] == "MOON"
     assert by_stdin.json["result"]["text"] == "EVE"
 
 
@@ -96,15 +96,15 @@ def test_a_failed_run_ends_with_3(shell: Shell) -> None:
 
 
 def test_the_same_key_with_the_same_input_is_the_same_run(shell: Shell) -> None:
-    arguments = ("run", "app:hello", "--input", '["ada"]', "--idempotency-key", "k", "--json")
+    arguments = ("run", "app:hello", "--input", '["world"]', "--idempotency-key", "k", "--json")
     first, second = shell(*arguments), shell(*arguments)
     assert first.json == second.json
     assert first.json["idempotency_key"] == "k"
 
 
 def test_the_same_key_with_another_input_is_refused(shell: Shell) -> None:
-    shell("run", "app:hello", "--input", '["ada"]', "--idempotency-key", "k")
-    other = shell("run", "app:hello", "--input", '["bob"]', "--idempotency-key", "k", "--json")
+    shell("run", "app:hello", "--input", '["world"]', "--idempotency-key", "k")
+    other = shell("run", "app:hello", "--input", '["moon"]', "--idempotency-key", "k", "--json")
     assert other.code == 1
     assert other.error["type"] == "IdempotencyConflict"
     assert "'k'" in other.error["message"]
@@ -119,7 +119,7 @@ def test_an_interrupted_run_goes_on_later(shell: Shell) -> None:
 
 
 def test_bad_input_is_refused_and_nothing_is_started(shell: Shell) -> None:
-    done = shell("run", "app:hello", "--input", '{"name": "ada",\n "times" 2}', "--json")
+    done = shell("run", "app:hello", "--input", '{"name": "world",\n "times" 2}', "--json")
     assert done.code == 2
     assert done.out == ""
     assert "--input is not JSON: line 2, column 10" in done.error["message"]

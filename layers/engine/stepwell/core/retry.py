@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
-from stepwell.core.durations import due_at, format_millis, to_millis
+from stepwell.core.durations import due_at, to_millis
 from stepwell.core.records import Millis
 from stepwell.errors import (
     DefinitionError,
@@ -30,7 +30,7 @@ class RetryPolicy:
     """How often and how long apart a failing step is tried.
 
     `max_attempts` counts all tries, the first included. The delay after try n is
-    `initial * factor**(n-1)`, at most `max_delay`; full jitter takes a random part of it.
+    `initial * factor**(n-1)`, at most `max_delay` and never below `initial`; full jitter takes a random part of it.
     `retry_on` and `give_up_on` are exception classes; `give_up_on` wins. Raises `DefinitionError`
     naming the field that is wrong.
     """
@@ -50,10 +50,8 @@ class RetryPolicy:
             raise _wrong("factor", self.factor, "a number from 1 up")
         if self.jitter not in ("full", "none"):
             raise _wrong("jitter", self.jitter, "'full' or 'none'")
-        initial = _millis("initial", self.initial)
-        if _millis("max_delay", self.max_delay) < initial:
-            reason = f"a duration not below initial ({format_millis(initial)})"
-            raise _wrong("max_delay", self.max_delay, reason)
+        _millis("initial", self.initial)
+        _millis("max_delay", self.max_delay)
         _check_classes("retry_on", self.retry_on)
         _check_classes("give_up_on", self.give_up_on)
 
@@ -82,9 +80,10 @@ class RetryPolicy:
         return isinstance(error, self.retry_on) and not isinstance(error, self.give_up_on)
 
     def _delay(self, attempt: int) -> Millis:
-        longest = to_millis(self.max_delay)
+        initial = to_millis(self.initial)
+        longest = max(to_millis(self.max_delay), initial)
         try:
-            delay = to_millis(self.initial) * float(self.factor) ** (attempt - 1)
+            delay = initial * float(self.factor) ** (attempt - 1)
         except OverflowError:
             return longest
         return int(min(delay, longest))

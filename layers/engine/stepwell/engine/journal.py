@@ -39,6 +39,7 @@ class Journal:
         self._next = state.last + 1
         self._commits = 0
         self._committing: asyncio.Future[None] | None = None
+        self._unsettled: Commit | None = None
 
     def now(self) -> Millis:
         """The time of the next event: the clock's, never before the event that went before."""
@@ -74,20 +75,28 @@ class Journal:
                 await asyncio.wait([self._committing])
 
     async def _commit(self) -> None:
+        """Put the next commit. One whose fate is unknown is put again, and recognises itself.
+
+        Whoever flushes may be cancelled in mid-put (a step that times out, a branch that ends).
+        """
+        commit = self._unsettled
+        if commit is None:
+            self._commits += 1
+            commit = Commit(
+                first=self._next, turn=self._turn, number=self._commits, events=self._batch()
+            )
+            self._unsettled = commit
         self._committing = asyncio.get_running_loop().create_future()
         try:
-            await self._append(self._batch())
+            stands = await self._store.append(self._run_id, commit)
         finally:
             self._committing.set_result(None)
             self._committing = None
-
-    async def _append(self, events: tuple[Event, ...]) -> None:
-        self._commits += 1
-        commit = Commit(first=self._next, turn=self._turn, number=self._commits, events=events)
-        if not await self._store.append(self._run_id, commit):
-            raise Fenced(f"event {self._next} of run {self._run_id!r} was written by another turn")
-        del self._buffer[: len(events)]
-        self._next += len(events)
+        if not stands:
+            raise Fenced(f"event {commit.first} of run {self._run_id!r} is another turn's")
+        self._unsettled = None
+        del self._buffer[: len(commit.events)]
+        self._next = commit.last + 1
 
     def _batch(self) -> tuple[Event, ...]:
         if len(self._buffer) == 1:

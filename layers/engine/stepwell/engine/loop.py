@@ -25,8 +25,7 @@ import sys
 import weakref
 from asyncio import events as asyncio_events
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, Protocol
 
@@ -110,6 +109,33 @@ class _ReplayFuture(asyncio.Future[Any]):
         return self.order
 
 
+class _Running:
+    """Makes a loop the running one of this thread, and puts back what was there before.
+
+    The turn itself runs on a real loop in this thread. A class, for it is entered at every outcome.
+    """
+
+    __slots__ = ("_collects", "_hooks", "_loop", "_outer")
+
+    def __init__(self, loop: DeterministicLoop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        loop = self._loop
+        self._outer = asyncio_events._get_running_loop()
+        self._hooks = sys.get_asyncgen_hooks()
+        self._collects = gc.isenabled()
+        gc.disable()
+        asyncio_events._set_running_loop(loop)
+        sys.set_asyncgen_hooks(firstiter=loop._generator_begins, finalizer=loop._finalize)
+
+    def __exit__(self, *_: object) -> None:
+        sys.set_asyncgen_hooks(*self._hooks)
+        asyncio_events._set_running_loop(self._outer)
+        if self._collects:
+            gc.enable()
+
+
 class TimerControl(Protocol):
     """What the loop asks of whoever keeps timers."""
 
@@ -170,23 +196,9 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
                 raise UsageError("workflow code spins: it never waits for anything durable")
         return left
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> _Running:
         """Be this thread's running loop, also across many runs until idle."""
-        # The turn itself runs on a real loop in this thread; it is put back afterwards.
-        outer = asyncio_events._get_running_loop()
-        hooks = sys.get_asyncgen_hooks()
-        collects = gc.isenabled()
-        gc.disable()
-        asyncio_events._set_running_loop(self)
-        sys.set_asyncgen_hooks(firstiter=self._generator_begins, finalizer=self._finalize)
-        try:
-            yield
-        finally:
-            sys.set_asyncgen_hooks(*hooks)
-            asyncio_events._set_running_loop(outer)
-            if collects:
-                gc.enable()
+        return _Running(self)
 
     def _generator_begins(self, generator: Any) -> None:
         self._generators.add(generator)

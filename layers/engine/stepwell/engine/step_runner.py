@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
 from stepwell.authoring.checkpoints import checkpoint_type
-from stepwell.authoring.context import RUN, STEP, StepContext
+from stepwell.authoring.context import STEP, StepContext
 from stepwell.authoring.decorators import Result
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.core.commands import RunStep
@@ -77,11 +78,27 @@ class Broken:
     error: BaseException
 
 
+_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+
 EntryOutcome = Done | Failed | Waiting | Broken
 
 
 class StepEntry(StepContext):
     """An entry of a step. `report` is called once, with its outcome, on the turn's loop."""
+
+    # What is so at first, and in most entries to the end.
+    deadline: float | None = None
+    task: asyncio.Task[None] | None = None
+    _checkpoint_deleted = False
+    _save_id: str | None = None
+    _loaded_id: str | None = None
+    _suspended = False
+    _timed_out = False
+    _withdrawn = False
+    _reported = False
+    _broken: BaseException | None = None
+    _cancel_seen = False
+    _timer: asyncio.TimerHandle | None = None
 
     def __init__(
         self,
@@ -97,40 +114,27 @@ class StepEntry(StepContext):
         self.attempt = 1 if known is None else known.attempts + 1
         self.entry = 1 if known is None else known.entries + 1
         self.blocking = command.step.colour == "sync"
-        self.deadline: float | None = None
-        self.task: asyncio.Task[None] | None = None
         self._scope = scope
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._counts: dict[str, int] = {}
-        self._opening = 0
-        self._all_opened = asyncio.Event()
+        self._opening: set[asyncio.Event] = set()
         self._taken: set[str] = set()
         self._answers: frozenset[str] = frozenset()
-        self._checkpoint_deleted = False
-        self._save_id: str | None = None
-        self._loaded_id: str | None = None
-        self._suspended = False
-        self._timed_out = False
-        self._withdrawn = False
-        self._reported = False
-        self._broken: BaseException | None = None
-        self._cancel_seen = False
         self._output = Output(scope, command)
-        self._timer: asyncio.TimerHandle | None = None
 
     # -- running -----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin the entry as a task of the turn's loop."""
         timeout = self.command.step.timeout
-        context = contextvars.copy_context()
-        context.run(STEP.set, self)
-        context.run(RUN.set, None)
-        self.task = self._loop.create_task(self._run(), context=context)
         if timeout is not None:
             self.deadline = self._loop.time() + timeout / 1000
             self._timer = self._loop.call_at(self.deadline, self._time_out)
+        context = contextvars.copy_context()
+        context.run(STEP.set, self)
+        # Where Python can, a body that never waits ends right here, without a round of the loop.
+        self.task = asyncio.Task(self._run(), loop=self._loop, context=context, **_EAGER)
 
     async def _run(self) -> None:
         try:
@@ -171,9 +175,11 @@ class StepEntry(StepContext):
                 "STEP_HOOK_TIMEOUT is a mark, not a value: return something that says so",
             )
         text, value = step.result.round_trip(value)
-        result = await self._port(self._scope.values.put(text, f"step {self.name!r}"))
-        await self._port(self._output.end())
-        return Done(result, value, self._output.position)
+        if not self._scope.values.is_small(text):
+            text = await self._port(self._scope.values.put(text, f"step {self.name!r}"))
+        if step.chunk is not None:
+            await self._port(self._output.end())
+        return Done(text, value, self._output.position)
 
     async def _in_thread(self) -> Any:
         function = self.command.step.function
@@ -306,7 +312,7 @@ class StepEntry(StepContext):
         for _ in range(_PASSES):
             await asyncio.sleep(0)
             while self._opening:
-                await self._all_opened.wait()
+                await next(iter(self._opening)).wait()
         self._check_open()
 
     def _suspend(self) -> NoReturn:
@@ -339,14 +345,13 @@ class StepEntry(StepContext):
         return hook_id
 
     async def _open(self, hook_id: str, definition: HookDefinition) -> None:
-        self._opening += 1
-        self._all_opened.clear()
+        opened = asyncio.Event()
+        self._opening.add(opened)
         try:
             await self._put_and_notify(hook_id, definition)
         finally:
-            self._opening -= 1
-            if not self._opening:
-                self._all_opened.set()
+            self._opening.discard(opened)
+            opened.set()
 
     async def _put_and_notify(self, hook_id: str, definition: HookDefinition) -> None:
         scope = self._scope

@@ -25,10 +25,13 @@ class Values:
         self._blobs = blobs
         self._sizes = sizes
 
+    def is_small(self, text: str) -> bool:
+        """Whether a value surely goes inline: a character is at most four bytes."""
+        return len(text) * 4 <= self._sizes.inline_limit
+
     async def put(self, text: str, owner: str) -> Payload:
         """What to record for a value. Raises `PayloadTooLarge` above the hard limit."""
-        # A character is at most four bytes: most values need no count.
-        if len(text) * 4 <= self._sizes.inline_limit:
+        if self.is_small(text):
             return text
         size = check_size(text, owner, self._sizes)
         if size <= self._sizes.inline_limit:
