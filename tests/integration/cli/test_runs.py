@@ -140,7 +140,7 @@ def test_tokens_stay_out_of_what_is_not_about_hooks(standing: Standing) -> None:
             assert token not in done.out + done.err
 
 
-@pytest.mark.parametrize("verb", [["show"], ["history"], ["cancel"], ["output", "talk:1"]])
+@pytest.mark.parametrize("verb", [["show"], ["history"], ["cancel"], ["wake"], ["output", "talk:1"]])
 def test_an_unknown_run_is_not_found(standing: Standing, verb: list[str]) -> None:
     done = standing.shell("runs", verb[0], "absent", *verb[1:], "--json")
     assert done.code == 4
@@ -231,3 +231,11 @@ def test_output_that_is_not_there_is_empty(standing: Standing) -> None:
     done = standing.shell("runs", "output", standing.completed["run_id"], "other:1")
     assert (done.code, done.out) == (0, "")
     assert "no output of step 'other:1'" in done.err
+
+
+def test_waking_a_run_says_who_goes_on(shell: Shell) -> None:
+    run = shell.started("app:nap", ["1h"])
+    woken = shell("runs", "wake", run["run_id"])
+    assert woken.code == 0
+    assert woken.out == f"run {run['run_id']}: woken\n"
+    assert "stepwell worker" in woken.err

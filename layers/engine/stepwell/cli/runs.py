@@ -135,6 +135,19 @@ def history(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def wake(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
+    """Have a run looked at again: a blocked one with code that fits, a stuck one once mended."""
+    out = Output(as_json=as_json)
+    with File.of(db).open_existing() as engine:
+        asyncio.run(engine.client.wake(run))
+    if as_json:
+        out.json({"run_id": run, "woken": True})
+    else:
+        out.line(f"run {run}: woken")
+        talk("a worker looks at it: stepwell worker MODULE")
+
+
+@app.command()
 def cancel(
     *,
     run: RunId,
