@@ -28,7 +28,9 @@ async def begin(engine: LocalEngine) -> None:
 async def finish(engine: LocalEngine) -> None:
     """Answer every question in the reviewer's mailbox and work until all is done."""
     for token in outside().effects("review asked").values():
-        resumed = await engine.client.resume_hook(token, {"approved": True, "reviewer": "the reviewer"})
+        resumed = await engine.client.resume_hook(
+            token, {"approved": True, "reviewer": "the reviewer"}
+        )
         await _work_until_ended(engine, engine.client, resumed.run_id)
 
 

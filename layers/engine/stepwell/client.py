@@ -26,7 +26,7 @@ from stepwell.core.decide import answer, expiry
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.durations import to_millis
 from stepwell.core.events import Event
-from stepwell.core.ids import run_id_for
+from stepwell.core.ids import check_key, check_note, run_id_for
 from stepwell.core.messages import CancelRun, HookDecided, StartRun, TimerDue, Wake
 from stepwell.core.payload import Codec, codec
 from stepwell.core.records import Chunk, HookRow, HookStatus, Millis, RunHeader, RunStatus
@@ -52,6 +52,7 @@ from stepwell.errors import (
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_TAG_LIMIT = 50
 #: Waits between two looks at a run, in seconds: from the first, doubling, to the second.
 _POLL = (0.01, 1.0)
 
@@ -161,8 +162,15 @@ class Client:
         """A client whose `start` uses these, apart from the workflow's own arguments.
 
         With an idempotency key the run id follows from workflow and key: starting again with the
-        same input gives the same run, running or ended.
+        same input gives the same run, running or ended. Raises `DefinitionError` on a key that is
+        empty or too long, `UsageError` on too many or too long tags.
         """
+        if idempotency_key is not None:
+            check_key("idempotency", idempotency_key)
+        if len(tags) > _TAG_LIMIT:
+            raise UsageError(f"tags: at most {_TAG_LIMIT}, not {len(tags)}")
+        for tag in tags:
+            check_note("tag", tag)
         return Client(self._ports, self._settings, idempotency_key=idempotency_key, tags=tags)
 
     # -- starting ------------------------------------------------------------------------------
@@ -371,6 +379,7 @@ class Client:
         Raises `InvalidToken`, `HookNotFound`, `PayloadRejected` (the hook stays open),
         `HookAlreadyDecided`, `HookExpired`.
         """
+        check_note("actor", actor)
         run_id, hook_id = self._settings.keyring.read(token)
         carried = codec(checkpoint_type(payload, None), f"answer to hook {hook_id!r}")
         text = carried.encode(payload)
@@ -412,6 +421,8 @@ class Client:
         The workflow gets `CancelledError` where it waits, so that its cleanup runs. Raises
         `RunNotFound`.
         """
+        check_note("reason", reason)
+        check_note("actor", actor)
         if await self._ports.store.get_header(run_id) is None:
             raise RunNotFound(run_id)
         await self._ports.queue.send(

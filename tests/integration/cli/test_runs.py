@@ -140,7 +140,9 @@ def test_tokens_stay_out_of_what_is_not_about_hooks(standing: Standing) -> None:
             assert token not in done.out + done.err
 
 
-@pytest.mark.parametrize("verb", [["show"], ["history"], ["cancel"], ["wake"], ["output", "talk:1"]])
+@pytest.mark.parametrize(
+    "verb", [["show"], ["history"], ["cancel"], ["wake"], ["output", "talk:1"]]
+)
 def test_an_unknown_run_is_not_found(standing: Standing, verb: list[str]) -> None:
     done = standing.shell("runs", verb[0], "absent", *verb[1:], "--json")
     assert done.code == 4

@@ -157,3 +157,15 @@ def test_registries_do_not_know_each_other() -> None:
     assert other.workflow("only_here") is None
     other.add_workflow(only_here.definition)
     assert other.workflows() == {"only_here": only_here.definition}
+
+
+def test_a_module_imported_inside_a_layer_may_stay(tmp_path: Path) -> None:
+    with registry.isolated(keep_modules=True):
+        loaded = load(tmp_path, "one")
+
+        @step
+        async def local() -> None: ...
+
+    assert registry.step("weigh_parcel") is loaded.weigh_parcel.definition
+    assert registry.workflow("parcel_back") is loaded.parcel_back.definition
+    assert registry.step("local") is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stepwell.core import events as e
 from stepwell.core.lifecycle import HOOK, STEP, TIMER, CorruptHistory
 from stepwell.core.records import Wait
-from stepwell.core.state import RunState, fold
+from stepwell.core.state import Alarm, RunState, fold
 from stepwell.errors import Failure
 from stepwell.testing.laws import check_folds
 
@@ -150,7 +150,7 @@ def _is(event: e.Event, kind: str, step: str) -> bool:
 @given(logs())
 def test_what_a_run_waits_for_is_what_is_still_open(log: list[e.Event]) -> None:
     waits: list[Wait] = []
-    alarms: dict[tuple[str, int], int] = {}
+    alarms: set[Alarm] = set()
     for _, _, identity in THINGS:
         if identity.startswith("sleep"):
             own = about(log, "timer", identity)
@@ -159,7 +159,7 @@ def test_what_a_run_waits_for_is_what_is_still_open(log: list[e.Event]) -> None:
                 waits.append(
                     Wait(kind="timer", id=identity, name="sleep", since=own[-1].at, until=due)
                 )
-                alarms[identity, 0] = due
+                alarms.add(Alarm(due, identity, 0))
         elif ">" in identity or identity.startswith("h"):
             own = about(log, "hook", identity)
             if own and own[-1].type in ("HookOpened", "HookNotifyFailed"):
@@ -170,7 +170,7 @@ def test_what_a_run_waits_for_is_what_is_still_open(log: list[e.Event]) -> None:
                 tries = [each.attempt for each in own if each.type == "HookNotifyFailed"]
                 again = last.due if last.type == "HookNotifyFailed" else expires
                 if again is not None:
-                    alarms[identity, tries[-1] if tries else 0] = again
+                    alarms.add(Alarm(again, identity, tries[-1] if tries else 0))
         else:
             own = [each for each in about(log, "step", identity) if each.type.startswith("Step")]
             if own and own[-1].type == "StepRetryScheduled":
@@ -178,10 +178,11 @@ def test_what_a_run_waits_for_is_what_is_still_open(log: list[e.Event]) -> None:
                 waits.append(
                     Wait(kind="retry", id=identity, name=last.name, since=last.at, until=last.due)
                 )
-                alarms[identity, last.attempt] = last.due
+                alarms.add(Alarm(last.due, identity, last.attempt))
     state = fold(log)
     assert sorted(state.waits(), key=lambda wait: wait.id) == sorted(waits, key=lambda w: w.id)
-    assert state.alarms() == alarms
+    assert set(state.alarms()) == alarms
+    assert state.next_alarm() == min(alarms, default=None)
     assert [wait.since for wait in state.waits()] == sorted(wait.since for wait in waits)
 
 

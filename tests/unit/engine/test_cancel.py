@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from stepwell import RetryPolicy, hook, sleep, step, step_hook, workflow
-from stepwell.authoring.registry import registry
+from stepwell.authoring.registry import Registry, registry
 from stepwell.core import events as e
 from stepwell.core.records import RunStatus
+from stepwell.engine.turn import Engine
 from stepwell.errors import RunCancelled
 from stepwell.testing import Environment
 from stepwell.testing.laws import check_replay, check_run
@@ -203,3 +204,47 @@ def test_a_shielded_step_goes_on_and_cleanup_can_wait_for_it(stepwell_env: Envir
     stepwell_env.resume_hook(inner.token, "still here")
     assert stepwell_env.result(run) == "still here"
     check_run(stepwell_env, run)
+
+
+def test_a_cancel_that_comes_while_a_run_is_blocked_is_not_lost(stepwell_env: Environment) -> None:
+    old_code = True
+
+    @step
+    async def before() -> None: ...
+
+    @step
+    async def instead() -> None: ...
+
+    @workflow
+    async def changing() -> None:
+        await (before() if old_code else instead())
+        await sleep("1h")
+
+    run = stepwell_env.start(changing)
+    stepwell_env.run_until_idle()
+    old_code = False
+    stepwell_env.cancel(run, "no more need")
+    assert stepwell_env.get(run).attention is not None
+    old_code = True
+    stepwell_env.wait_for(stepwell_env.client.wake(run.id))
+    stepwell_env.run_until_idle()
+    assert stepwell_env.get(run).status is RunStatus.CANCELLED
+    check_run(stepwell_env, run)
+
+
+def test_a_cancel_is_not_lost_where_the_workflow_is_not_registered(
+    stepwell_env: Environment,
+) -> None:
+    @workflow
+    async def elsewhere() -> None:
+        await sleep("1h")
+
+    run = stepwell_env.start(elsewhere)
+    stepwell_env.run_until_idle()
+    blind = Engine(stepwell_env._ports, stepwell_env._settings, Registry(), lambda: 0.5)
+    stepwell_env._engine, knowing = blind, stepwell_env._engine
+    stepwell_env.cancel(run)
+    stepwell_env._engine = knowing
+    stepwell_env.wait_for(stepwell_env.client.wake(run.id))
+    stepwell_env.run_until_idle()
+    assert stepwell_env.get(run).status is RunStatus.CANCELLED

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Coroutine
-from typing import Any, Final, Generic, TypeVar, get_args
+from typing import Any, Final, Generic, Literal, TypeVar, get_args, overload
 
 from stepwell.authoring.context import RUN, STEP, StepContext, coloured
 from stepwell.core.definitions import HookDefinition, OnCreated, OnTimeout
@@ -65,7 +65,8 @@ def hook(
     """Wait in a workflow for an answer from outside; await it, or call it in a `def` workflow.
 
     Returns the payload: by `payload_schema` (a pydantic model or any annotation) if given, else
-    plain JSON. The payload is validated against its JSON schema before the answer is taken.
+    plain JSON. The payload is validated against its JSON schema before the answer is taken; what
+    only the model's own validators refuse raises `PayloadError` here, when it has been taken.
     `on_created(token)` tells the outside; it is tried again if it raises, and if it fails for good
     the hook ends with `HookFailed`. `timeout` is a durable deadline from when the hook is made:
     `on_timeout="raise"` raises `HookTimeout`, `"return"` returns `STEP_HOOK_TIMEOUT`, `"wait"`
@@ -133,17 +134,38 @@ class TypedHook(Generic[M]):
         self.name = name
         self.payload_schema = payload_schema
 
+    @overload
     def __call__(
         self,
         *,
+        on_timeout: Literal["return"],
         key: str | None = None,
         timeout: DurationLike | None = None,
         on_created: OnCreated | None = None,
+    ) -> Coroutine[Any, Any, M | HookTimeoutMark]: ...
+    @overload
+    def __call__(
+        self,
+        *,
+        on_timeout: Literal["raise", "wait"] = "raise",
+        key: str | None = None,
+        timeout: DurationLike | None = None,
+        on_created: OnCreated | None = None,
+    ) -> Coroutine[Any, Any, M]: ...
+    def __call__(
+        self,
+        *,
         on_timeout: OnTimeout = "raise",
-    ) -> Coroutine[Any, Any, M]:
-        """Wait for the answer in a workflow, or in a step; options are those of `hook`."""
+        key: str | None = None,
+        timeout: DurationLike | None = None,
+        on_created: OnCreated | None = None,
+    ) -> Any:
+        """Wait for the answer in a workflow, or in a step; options are those of `hook`.
+
+        Typed for `async` code; in `def` code the call blocks and gives the answer itself.
+        """
         wait = hook if STEP.get() is None else step_hook
-        result: Coroutine[Any, Any, M] = wait(
+        return wait(
             self.name,
             key=key,
             timeout=timeout,
@@ -151,7 +173,6 @@ class TypedHook(Generic[M]):
             payload_schema=self.payload_schema,
             on_timeout=on_timeout,
         )
-        return result
 
     def __repr__(self) -> str:
         return f"<hook {self.name!r}>"

@@ -16,7 +16,7 @@ from typing import TypeVar
 from stepwell.core.definitions import StepDefinition, WorkflowDefinition
 from stepwell.errors import DefinitionError
 
-D = TypeVar("D")
+D = TypeVar("D", WorkflowDefinition, StepDefinition)
 
 
 class Registry:
@@ -49,18 +49,21 @@ class Registry:
         return {name: found for layer in self._workflows for name, found in layer.items()}
 
     @contextmanager
-    def isolated(self) -> Iterator[None]:
+    def isolated(self, *, keep_modules: bool = False) -> Iterator[None]:
         """A layer of its own for what is registered inside; gone afterwards.
 
-        It hides what has the same name outside, so that a test is free in its names.
+        It hides what has the same name outside, so that a test is free in its names. With
+        `keep_modules` only what functions defined is gone: a module imported inside stays imported.
         """
         self._workflows.append({})
         self._steps.append({})
         try:
             yield
         finally:
-            self._workflows.pop()
-            self._steps.pop()
+            workflows, steps = self._workflows.pop(), self._steps.pop()
+            if keep_modules:
+                self._workflows[-1].update(_module_level(workflows))
+                self._steps[-1].update(_module_level(steps))
 
     @staticmethod
     def _find(layers: list[dict[str, D]], name: str) -> D | None:
@@ -68,6 +71,10 @@ class Registry:
             if name in layer:
                 return layer[name]
         return None
+
+
+def _module_level(layer: dict[str, D]) -> dict[str, D]:
+    return {name: found for name, found in layer.items() if "<locals>" not in _place(found)[1]}
 
 
 def _refuse_taken(

@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import re
 
-from stepwell.errors import DefinitionError
+from stepwell.errors import DefinitionError, UsageError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _KEY_LIMIT = 256
+_NOTE_LIMIT = 1_000
 
 
 def check_name(kind: str, name: str) -> str:
@@ -32,6 +33,12 @@ def check_key(kind: str, key: str) -> str:
     if not isinstance(key, str) or not key or len(key) > _KEY_LIMIT:
         raise DefinitionError(f"{kind} key {key!r}: give text of 1 to {_KEY_LIMIT} characters")
     return key
+
+
+def check_note(what: str, text: str | None) -> None:
+    """Refuse a remark (a reason, an actor, a tag) that is too long for a record. `UsageError`."""
+    if text is not None and len(text) > _NOTE_LIMIT:
+        raise UsageError(f"{what}: at most {_NOTE_LIMIT:,} characters, not {len(text):,}")
 
 
 def counted(scope: str, name: str, occurrence: int) -> str:

@@ -69,7 +69,7 @@ class Attention:
 class RunHeader:
     """The run at a glance. `last_event` guards it: it is never written back to a lower number.
 
-    `seed` feeds `uuid4()` and `random()`; with `created_at` it makes the first event a function of
+    `waiting` shows the oldest waits, `waits_not_shown` counts the others. `seed` feeds `uuid4()` and `random()`; with `created_at` it makes the first event a function of
     the header, so it needs no write of its own. `cancel_requested` is a flag that long steps see;
     the cancellation itself is a message.
     """
@@ -87,6 +87,7 @@ class RunHeader:
     result: Payload | None = None
     error: Failure | None = None
     waiting: tuple[Wait, ...] = ()
+    waits_not_shown: int = 0
     attention: Attention | None = None
     cancel_requested: bool = False
     idempotency_key: str | None = None

@@ -7,13 +7,25 @@ long history quadratic. It never reads a clock: events carry their time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stepwell.core import events as e
 from stepwell.core.lifecycle import HOOK, RUN, STEP, TIMER, CorruptHistory, follow
 from stepwell.core.records import Millis, Payload, Wait
 from stepwell.errors import Failure
+
+
+class Alarm(NamedTuple):
+    """When a run has to be woken, and for what: a wait and the number of its arm.
+
+    A wait is armed anew (a retry after another), so its id alone does not say which.
+    """
+
+    due: Millis
+    wait_id: str
+    arm: int
 
 
 @dataclass(slots=True)
@@ -124,16 +136,22 @@ class RunState:
         ]
         return tuple(sorted(found, key=lambda wait: (wait.since, wait.id)))
 
-    def alarms(self) -> dict[tuple[str, int], Millis]:
-        """The times at which the run must be woken, by wait id and arm number."""
-        found = {
-            (h.id, h.notify_attempts): due
-            for h in self.hooks.values()
-            if h.open and (due := h.notify_due or h.expires_at) is not None
-        }
-        found |= {(t.id, 0): t.due for t in self.timers.values() if t.status == "started"}
-        found |= {(s.id, s.attempts): s.due for s in self.steps.values() if s.due is not None}
-        return found
+    def alarms(self) -> Iterator[Alarm]:
+        """Every time at which something that the run waits for comes due."""
+        for hook in self.hooks.values():
+            due = hook.notify_due or hook.expires_at
+            if hook.open and due is not None:
+                yield Alarm(due, hook.id, hook.notify_attempts)
+        for timer in self.timers.values():
+            if timer.status == "started":
+                yield Alarm(timer.due, timer.id, 0)
+        for step in self.steps.values():
+            if step.due is not None:
+                yield Alarm(step.due, step.id, step.attempts)
+
+    def next_alarm(self) -> Alarm | None:
+        """The earliest one. A run needs no other: the turn that it wakes sees to the next."""
+        return min(self.alarms(), default=None)
 
     def apply(self, event: e.Event) -> None:
         """Take the next event in. Raises `CorruptHistory` if it cannot follow."""

@@ -7,16 +7,15 @@ found decided is taken as it stands.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from stepwell.core import events as e
 from stepwell.core.decide import decided_event
 from stepwell.core.definitions import HookDefinition, OnCreated
 from stepwell.core.records import Decision, HookRow, HookStatus
 from stepwell.engine.scope import TurnScope
+from stepwell.engine.threads import in_thread
 
 
 async def put_row(
@@ -63,38 +62,9 @@ async def notify(scope: TurnScope, row: HookRow, on_created: OnCreated | None) -
     if inspect.iscoroutinefunction(on_created):
         await on_created(token)
         return
-    result = await in_thread(scope, lambda: on_created(token))
+    result = await in_thread(scope.pool, lambda: on_created(token))
     if inspect.isawaitable(result):
         await result
-
-
-async def in_thread(scope: TurnScope, function: Callable[[], Any]) -> Any:
-    """Run a plain function of the author's off the loop, in the context of the caller."""
-    loop = asyncio.get_running_loop()
-    context = contextvars.copy_context()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result((result, error))
-
-    def call() -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = context.run(function)
-        except BaseException as raised:  # handed to the awaiting side
-            error = raised
-        try:
-            loop.call_soon_threadsafe(settle, result, error)
-        except RuntimeError:
-            return  # the loop is gone: nobody waits
-
-    scope.pool.submit(call)
-    result, error = await future
-    if error is not None:
-        raise error
-    return result
 
 
 def opened(scope: TurnScope, row: HookRow) -> e.HookOpened:

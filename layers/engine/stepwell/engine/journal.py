@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 
-from stepwell.core.events import Commit, Event, RunStarted
+from stepwell.core.events import Commit, Event, RunStarted, dump_events
 from stepwell.core.records import Millis
 from stepwell.core.state import RunState
 from stepwell.engine.ports import Clock, Store
 from stepwell.errors import StepwellError
 
-#: Events in one commit, and their rough size in characters: an item may hold 400 KB.
+#: Events in one commit, and their size as stored: an item may hold 400 KB.
 _BATCH_EVENTS = 2_000
-_BATCH_SIZE = 150_000
-#: What an event weighs besides its value.
-_EVENT_WEIGHT = 400
+_BATCH_BYTES = 350_000
 
 
 class Fenced(StepwellError):
@@ -103,16 +101,8 @@ class Journal:
             return (self._buffer[0],)
         size = count = 0
         for event in self._buffer[:_BATCH_EVENTS]:
-            size += _weight(event)
-            if count and size > _BATCH_SIZE:
+            size += len(dump_events([event]))
+            if count and size > _BATCH_BYTES:
                 break
             count += 1
         return tuple(self._buffer[:count])
-
-
-def _weight(event: Event) -> int:
-    value = getattr(event, "result", None) or getattr(event, "payload", None)
-    if value is None:
-        value = getattr(event, "input", None) or ""
-    error = getattr(event, "error", None)
-    return _EVENT_WEIGHT + len(value) + (16_000 if error is not None else 0)

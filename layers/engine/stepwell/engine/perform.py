@@ -65,7 +65,8 @@ class Performer:
             self._take_withdrawn()
             fresh, self._replay.fresh = self._replay.fresh, []
             for command in fresh:
-                self._place(command)
+                if command.id in self._replay.pending:
+                    self._place(command)
             if self._alarms and self._ring():
                 continue
             if not self._ready or not new_steps:

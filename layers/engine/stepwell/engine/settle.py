@@ -14,14 +14,16 @@ from stepwell.core.commands import StartTimer
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.failure import describe
 from stepwell.core.messages import Continue
-from stepwell.core.records import Attention, Millis, RunHeader, RunStatus
+from stepwell.core.records import Attention, RunHeader, RunStatus
+from stepwell.core.state import Alarm
 from stepwell.engine import hooks
 from stepwell.engine.journal import Fenced
 from stepwell.engine.replay import Cancelled, Outcome, Raised, Replay, Returned
 from stepwell.engine.scope import TurnScope
 from stepwell.errors import Failure, PayloadError, StepFailed, UsageError
 
-Alarms = dict[tuple[str, int], Millis]
+#: Waits that a header shows, the oldest; a header is one item and has a size.
+SHOWN_WAITS = 100
 
 _STATUS = {
     "completed": RunStatus.COMPLETED,
@@ -32,15 +34,15 @@ _STATUS = {
 
 
 async def finish(
-    scope: TurnScope, workflow: WorkflowDefinition, outcome: Outcome, before: Alarms
+    scope: TurnScope, workflow: WorkflowDefinition, outcome: Outcome, before: Alarm | None
 ) -> None:
-    """End the run: close its open rows, write its last events, then its header, drop timers."""
+    """End the run: close its open rows, write its last events, then its header, drop the timer."""
     await _close_rows(scope)
     scope.journal.record(await _last_event(scope, workflow, outcome))
     await scope.journal.flush()
     await write_header(scope)
-    for wait_id, arm in before:
-        await scope.ports.timers.cancel(scope.run_id, wait_id, arm)
+    if before is not None:
+        await scope.ports.timers.cancel(scope.run_id, before.wait_id, before.arm)
 
 
 async def _close_rows(scope: TurnScope) -> None:
@@ -108,29 +110,27 @@ async def note_waits(scope: TurnScope, replay: Replay) -> None:
     await hooks.close_all(scope, left)
 
 
-async def suspend(scope: TurnScope, before: Alarms) -> None:
-    """Leave the run waiting: events, then timers, then the header."""
+async def suspend(scope: TurnScope, before: Alarm | None) -> None:
+    """Leave the run waiting: events, then the timer, then the header."""
     await scope.journal.flush()
-    await set_alarms(scope, before)
+    await set_alarm(scope, before)
     await write_header(scope)
 
 
-async def set_alarms(scope: TurnScope, before: Alarms) -> None:
-    """Start the timers that the run needs and stop the others.
+async def set_alarm(scope: TurnScope, before: Alarm | None) -> None:
+    """Start the timer that wakes the run next, and stop the one before.
 
-    A message that was delivered before may have died after its events and before its timers, so
-    then all of them are made sure of.
+    A message that was delivered before may have died after its events and before its timer, so
+    then it is made sure of.
     """
-    after = scope.state.alarms()
-    timers = scope.ports.timers
-    for key, due in after.items():
-        if scope.redelivered or before.get(key) != due:
-            await timers.start(scope.run_id, key[0], key[1], due)
-    for key in before.keys() - after.keys():
-        await timers.cancel(scope.run_id, *key)
+    after, timers = scope.state.next_alarm(), scope.ports.timers
+    if after is not None and (scope.redelivered or after != before):
+        await timers.start(scope.run_id, after.wait_id, after.arm, after.due)
+    if before is not None and before != after:
+        await timers.cancel(scope.run_id, before.wait_id, before.arm)
 
 
-async def hand_over(scope: TurnScope, before: Alarms) -> None:
+async def hand_over(scope: TurnScope, before: Alarm | None) -> None:
     """The turn is out of time: make all durable and wake the next one."""
     await suspend(scope, before)
     # From the id of the message, not from what it says: a redelivery sends the same again, while
@@ -138,25 +138,31 @@ async def hand_over(scope: TurnScope, before: Alarms) -> None:
     await scope.ports.queue.send(Continue(run_id=scope.run_id, cause=scope.message_id))
 
 
-async def block(scope: TurnScope, reason: str) -> None:
-    """Note on the header that the run cannot go on with this code. Its log stays as it is."""
-    header = scope.header
-    attention = Attention(kind="BLOCKED", reason=reason, since=scope.journal.now())
-    if header.attention is not None and header.attention.reason == reason:
-        return
-    await _update(scope, replace(header, attention=attention, updated_at=scope.ports.clock.now()))
+async def block(scope: TurnScope, reason: str, before: Alarm | None) -> None:
+    """Note on the header that the run cannot go on with this code.
+
+    What was decided outside is recorded all the same: the message that brought it is done with.
+    """
+    await scope.journal.flush()
+    await set_alarm(scope, before)
+    known = scope.header.attention
+    if known is None or known.reason != reason:
+        known = Attention(kind="BLOCKED", reason=reason, since=scope.journal.now())
+    await write_header(scope, known)
 
 
-async def write_header(scope: TurnScope) -> None:
+async def write_header(scope: TurnScope, attention: Attention | None = None) -> None:
     """Make the header agree with the log. Writes nothing if it does."""
     header, state = scope.header, scope.state
     assert state.status is not None
+    waits = () if state.terminal else state.waits()
     agreeing = replace(
         header,
         status=_STATUS[state.status],
         last_event=state.last,
-        waiting=() if state.terminal else state.waits(),
-        attention=None,
+        waiting=waits[:SHOWN_WAITS],
+        waits_not_shown=max(len(waits) - SHOWN_WAITS, 0),
+        attention=attention,
         result=state.result,
         error=state.error,
     )

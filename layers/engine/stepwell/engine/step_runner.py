@@ -30,6 +30,7 @@ from stepwell.engine.journal import Fenced
 from stepwell.engine.output import Output
 from stepwell.engine.ports import TransientError
 from stepwell.engine.scope import TurnScope
+from stepwell.engine.threads import in_thread
 from stepwell.errors import (
     AmbiguousHook,
     Failure,
@@ -184,7 +185,7 @@ class StepEntry(StepContext):
     async def _in_thread(self) -> Any:
         function = self.command.step.function
         args, kwargs = self.command.args, self.command.kwargs
-        return await hooks.in_thread(self._scope, lambda: function(*args, **kwargs))
+        return await in_thread(self._scope.pool, lambda: function(*args, **kwargs))
 
     async def _streamed(self) -> Any:
         chunk_codec = self.command.step.chunk
@@ -250,7 +251,6 @@ class StepEntry(StepContext):
         self.task.cancel()
         if self.blocking:
             # A thread cannot be cancelled: it is left behind, and its primitives raise.
-            self._scope.pool.abandon()
             abandon()
         else:
             self._loop.call_later(self._scope.settings.step_grace / 1000, abandon)

@@ -5,11 +5,13 @@ All threads are daemons: an abandoned step must not keep a process alive.
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import logging
 import queue
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +35,11 @@ class ThreadPool:
         self._threads = 0
         self._idle = 0
 
+    @property
+    def limit(self) -> int:
+        """How many threads there may be, abandoned ones included."""
+        return self._limit
+
     def submit(self, call: Callable[[], None]) -> None:
         """Run the call in a thread; it must not raise. Beyond the limit, calls wait their turn."""
         with self._lock:
@@ -47,9 +54,14 @@ class ThreadPool:
             threading.Thread(target=self._work, name="stepwell-step", daemon=True).start()
 
     def abandon(self) -> None:
-        """A call will perhaps never return: its thread no longer counts towards the limit."""
+        """A call will perhaps never return: its thread does not count towards the limit."""
         with self._lock:
             self._limit += 1
+
+    def recover(self) -> None:
+        """A call that was abandoned has returned after all."""
+        with self._lock:
+            self._limit -= 1
 
     def _work(self) -> None:
         while True:
@@ -58,6 +70,43 @@ class ThreadPool:
                 # A waiting call takes this thread at once, so it was not idle.
                 if self._calls.empty():
                     self._idle += 1
+
+
+async def in_thread(pool: ThreadPool, function: Callable[[], Any]) -> Any:
+    """Run a plain function of the author's off the loop, in the context of the caller.
+
+    When the caller is cancelled the call is abandoned, and not begun if it has not been yet.
+    """
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            pool.recover()
+        else:
+            future.set_result((result, error))
+
+    def call() -> None:
+        result: Any = None
+        error: BaseException | None = None
+        if not future.done():
+            try:
+                result = context.run(function)
+            except BaseException as raised:  # handed to the awaiting side
+                error = raised
+        with suppress(RuntimeError):  # the loop is gone: nobody waits
+            loop.call_soon_threadsafe(settle, result, error)
+
+    pool.submit(call)
+    try:
+        result, error = await future
+    except asyncio.CancelledError:
+        pool.abandon()
+        raise
+    if error is not None:
+        raise error
+    return result
 
 
 @dataclass(frozen=True, slots=True)

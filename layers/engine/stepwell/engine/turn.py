@@ -21,7 +21,7 @@ from stepwell.core.decide import decide, due_decisions, first_event, reference_t
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.messages import Message, StartRun
 from stepwell.core.records import Attention, HookRow, RunHeader, RunStatus
-from stepwell.core.state import RunState, fold
+from stepwell.core.state import Alarm, RunState, fold
 from stepwell.engine import settle
 from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.perform import Performer
@@ -89,12 +89,13 @@ class Engine:
         if state.terminal:
             await settle.write_header(scope)
             return TurnEnd.NOTHING
-        before = state.alarms()
+        before = state.next_alarm()
         await self._settle_decisions(scope, message)
         decided = self._record_decided(scope, message)
         workflow = self._registry.workflow(header.workflow)
         if workflow is None:
-            await settle.block(scope, f"workflow {header.workflow!r} is not registered here")
+            reason = f"workflow {header.workflow!r} is not registered here"
+            await settle.block(scope, reason, before)
             return TurnEnd.BLOCKED
         return await self._replay(scope, workflow, [*log, *decided], before)
 
@@ -165,7 +166,7 @@ class Engine:
         scope: TurnScope,
         workflow: WorkflowDefinition,
         history: list[e.Event],
-        before: settle.Alarms,
+        before: Alarm | None,
     ) -> TurnEnd:
         texts = await scope.values.texts(payloads_of(scope.header, history, scope.rows.values()))
         try:
@@ -189,11 +190,11 @@ class Engine:
         scope: TurnScope,
         workflow: WorkflowDefinition,
         error: PayloadError | DefinitionError,
-        before: settle.Alarms,
+        before: Alarm | None,
     ) -> TurnEnd:
         # A new run was started wrongly and fails; for an old one it is the code that changed.
         if scope.header.last_event:
-            await settle.block(scope, str(error))
+            await settle.block(scope, str(error), before)
             return TurnEnd.BLOCKED
         await settle.finish(scope, workflow, Raised(error), before)
         return TurnEnd.ENDED
@@ -220,14 +221,14 @@ class Engine:
         scope: TurnScope,
         workflow: WorkflowDefinition,
         replay: Replay,
-        before: settle.Alarms,
+        before: Alarm | None,
         *,
         held: bool,
     ) -> TurnEnd:
         outcome = replay.outcome
         if isinstance(outcome, Blocked):
             _LOG.warning("run %s is blocked: %s", scope.run_id, outcome.error)
-            await settle.block(scope, str(outcome.error))
+            await settle.block(scope, str(outcome.error), before)
             return TurnEnd.BLOCKED
         if outcome is None:
             await settle.note_waits(scope, replay)

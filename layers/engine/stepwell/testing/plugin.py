@@ -10,15 +10,11 @@ from stepwell.authoring.registry import registry
 from stepwell.testing.environment import Environment
 
 
-@pytest.fixture(autouse=True)
-def _stepwell_registry() -> Iterator[None]:
-    """Workflows and steps defined in a test are gone after it."""
-    with registry.isolated():
-        yield
-
-
 @pytest.fixture
 def stepwell_env() -> Iterator[Environment]:
-    """An in-memory deployment with a clock that skips."""
-    with Environment() as environment:
+    """An in-memory deployment with a clock that skips.
+
+    Workflows and steps that the test defines in its body are gone after it.
+    """
+    with registry.isolated(keep_modules=True), Environment() as environment:
         yield environment
