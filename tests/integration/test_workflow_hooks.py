@@ -15,6 +15,8 @@ from stepwell import (
     STEP_HOOK_TIMEOUT,
     FatalError,
     HookTimeout,
+    RetryPolicy,
+    StepFailed,
     define_hook,
     hook,
     sleep,
@@ -633,3 +635,31 @@ def test_a_def_workflow_waits_by_the_same_identities(env: Environment) -> None:
     assert waiting.hook_id == "ask:1"
     env.resume_hook(waiting.token, "yes")
     assert env.run_to_end(run) == ["yes", True]
+
+
+def test_a_token_that_a_notifier_quotes_in_its_error_is_not_recorded(env: Environment) -> None:
+    told: list[str] = []
+
+    def notify(token: str) -> None:
+        told.append(token)
+        raise ConnectionError(f"cannot post to https://mail.test/{token}") from OSError(token)
+
+    @step(retry=RetryPolicy(max_attempts=1))
+    async def asks() -> None:
+        await step_hook("in_step", on_created=notify)
+
+    @workflow
+    async def flow() -> None:
+        try:
+            await asks()
+        except StepFailed:
+            await hook("in_workflow", on_created=notify)
+
+    run = env.start(flow)
+    env.run_until_idle()
+    recorded = repr(env.history(run)) + repr(env.get(run))
+    assert "ConnectionError" in recorded
+    assert "<token>" in recorded
+    assert len(set(told)) == 2
+    assert not any(token in recorded for token in told)
+    assert not any(token in repr(each) for token in told for each in env.hooks())

@@ -14,7 +14,7 @@ import importlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import jsonschema_rs
@@ -73,7 +73,7 @@ class OpenHook:
     hook_id: str
     name: str
     step: str | None
-    token: str
+    token: str = field(repr=False)
     created_at: Millis
     expires_at: Millis | None
     due_at: Millis | None
@@ -244,10 +244,10 @@ class Client:
         )
 
     async def _with_values(self, event: Event) -> Event:
-        for field in ("input", "result", "payload"):
-            value = getattr(event, field, None)
+        for name in ("input", "result", "payload"):
+            value = getattr(event, name, None)
             if value is not None:
-                changes: dict[str, Any] = {field: await self._values.get(value)}
+                changes: dict[str, Any] = {name: await self._values.get(value)}
                 return replace(event, **changes)
         return event
 

@@ -165,10 +165,12 @@ def test_what_a_run_waits_for_is_what_is_still_open(log: list[e.Event]) -> None:
             if own and own[-1].type in ("HookOpened", "HookNotifyFailed"):
                 last = own[-1]
                 expires = getattr(last, "expires_at", None)
-                until = expires or getattr(last, "due_at", None)
-                waits.append(Wait(kind="hook", id=identity, name="h", since=own[0].at, until=until))
                 tries = [each.attempt for each in own if each.type == "HookNotifyFailed"]
-                again = last.due if last.type == "HookNotifyFailed" else expires
+                told = last.type == "HookOpened"
+                again = expires if told else last.due
+                until = again or getattr(last, "due_at", None)
+                kind = "hook" if told else "retry"
+                waits.append(Wait(kind=kind, id=identity, name="h", since=own[0].at, until=until))
                 if again is not None:
                     alarms.add(Alarm(again, identity, tries[-1] if tries else 0))
         else:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from stepwell import step, workflow
+from stepwell import hook, sleep, step, step_hook, workflow
 from stepwell.authoring.registry import registry
 from stepwell.core.records import RunStatus
-from stepwell.errors import RunFailed
+from stepwell.errors import RunFailed, StepFailed
 from stepwell.testing import Environment
 from stepwell.testing.laws import check_run
 
@@ -227,3 +227,44 @@ def test_an_ended_run_stays_ended_with_the_status_of_its_error(stepwell_env: Env
     run = stepwell_env.start(workflow(fails))
     stepwell_env.run_until_idle()
     assert stepwell_env.get(run).status is RunStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: work(1), "await work"),
+        (lambda: sleep("1h"), "await sleep"),
+        (lambda: hook("question"), "await question"),
+    ],
+)
+def test_a_primitive_that_is_never_awaited_fails_the_run_and_is_shown(
+    stepwell_env: Environment, call: Callable[[], Any], told: str
+) -> None:
+    @workflow
+    async def forgetful() -> None:
+        call()
+
+    run = stepwell_env.start(forgetful)
+    stepwell_env.run_until_idle()
+    with pytest.raises(RunFailed, match=told) as caught:
+        stepwell_env.result(run)
+    assert "test_refusals.py" in caught.value.failure.message
+
+
+def test_a_primitive_of_a_step_that_is_never_awaited_fails_the_step(
+    stepwell_env: Environment,
+) -> None:
+    @step
+    async def forgetful_step() -> None:
+        step_hook("question")
+
+    @workflow
+    async def flow() -> str:
+        try:
+            await forgetful_step()
+        except StepFailed as failed:
+            return failed.message
+        return ""
+
+    told = stepwell_env.run(flow)
+    assert "step_hook(...) was called and never awaited" in told

@@ -9,6 +9,7 @@ same call blocks and returns the value. `coloured` is where that choice is made.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
@@ -46,6 +47,10 @@ class RunContext(ABC):
     @abstractmethod
     def random_bytes(self, name: str) -> bytes:
         """16 bytes that are random, and the same on every replay."""
+
+    @abstractmethod
+    def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
+        """A primitive was called and is to be awaited."""
 
     @abstractmethod
     def wait(self, primitive: Coroutine[Any, Any, Any]) -> Any:
@@ -87,6 +92,10 @@ class StepContext(ABC):
         """Leave the checkpoint out from here on."""
 
     @abstractmethod
+    def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
+        """A primitive was called and is to be awaited."""
+
+    @abstractmethod
     def wait(self, primitive: Coroutine[Any, Any, Any]) -> Any:
         """Block a `def` step on a primitive."""
 
@@ -97,4 +106,12 @@ STEP: ContextVar[StepContext | None] = ContextVar("stepwell_step", default=None)
 
 def coloured(context: RunContext | StepContext, primitive: Coroutine[Any, Any, Any]) -> Any:
     """The primitive to await, or, in `def` code, its value."""
-    return context.wait(primitive) if context.blocking else primitive
+    if context.blocking:
+        return context.wait(primitive)
+    context.note(primitive)
+    return primitive
+
+
+def never_awaited(primitive: Coroutine[Any, Any, Any]) -> bool:
+    """Whether a primitive was called and has not begun, so that it did nothing so far."""
+    return inspect.getcoroutinestate(primitive) == inspect.CORO_CREATED

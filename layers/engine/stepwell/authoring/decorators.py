@@ -252,7 +252,7 @@ def _make_step(
         name=name,
         function=function,
         colour=colour,
-        retry=retry or _DEFAULT_RETRY,
+        retry=_retry(owner, retry),
         timeout=_timeout(owner, timeout),
         identity=identity,
         arguments=arguments(function, owner),
@@ -263,6 +263,16 @@ def _make_step(
     if colour == "sync":
         return SyncStep(definition, function)
     return AsyncStep(definition, function)
+
+
+def _retry(owner: str, retry: RetryPolicy | None) -> RetryPolicy:
+    if retry is None:
+        return _DEFAULT_RETRY
+    if not isinstance(retry, RetryPolicy):
+        raise DefinitionError(
+            f"{owner}: retry takes a RetryPolicy, such as RetryPolicy(max_attempts=3), not {retry!r}"
+        )
+    return retry
 
 
 def _timeout(owner: str, timeout: DurationLike | None) -> Millis | None:
@@ -280,6 +290,11 @@ def _timeout(owner: str, timeout: DurationLike | None) -> Millis | None:
 def _colour(owner: str, function: Callable[..., Any]) -> Colour:
     if not callable(function) or isinstance(function, type):
         raise DefinitionError(f"{owner}: decorate a function, not {function!r}")
+    if next(iter(inspect.signature(function).parameters), "") in ("self", "cls"):
+        raise DefinitionError(
+            f"{owner}: a method cannot be recorded, since its object is not; "
+            "decorate a function and pass what it needs"
+        )
     if inspect.isasyncgenfunction(function):
         return "stream"
     if inspect.isgeneratorfunction(function):

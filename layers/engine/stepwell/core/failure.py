@@ -6,7 +6,8 @@ Nothing here raises: an exception whose own methods fail is described all the sa
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Final
 
@@ -28,6 +29,24 @@ def describe(error: BaseException) -> Failure:
     else `__context__` unless it is suppressed.
     """
     return _describe(error, MAX_DEPTH)
+
+
+def redact(failure: Failure, secrets: Collection[str]) -> Failure:
+    """The failure without these texts: an error of a notifier likes to quote what it had to send."""
+    if not secrets:
+        return failure
+    return replace(
+        failure,
+        message=_without(failure.message, secrets),
+        traceback=None if failure.traceback is None else _without(failure.traceback, secrets),
+        cause=None if failure.cause is None else redact(failure.cause, secrets),
+    )
+
+
+def _without(text: str, secrets: Collection[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "<token>")
+    return text
 
 
 def type_name(error: BaseException) -> str:

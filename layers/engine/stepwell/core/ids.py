@@ -60,3 +60,4 @@ def run_id_for(workflow: str, idempotency_key: str) -> str:
     """The run id that a workflow and an idempotency key stand for: 32 hex digits."""
     text = f"{len(workflow)}:{workflow}:{idempotency_key}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+

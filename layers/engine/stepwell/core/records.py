@@ -47,7 +47,10 @@ class HookStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """One thing a run waits for, as a reader sees it. `kind` is hook, timer or retry."""
+    """One thing a run waits for, as a reader sees it.
+
+    `kind` is hook, timer, or retry: of a step, or of telling the outside of a hook.
+    """
 
     kind: str
     id: str

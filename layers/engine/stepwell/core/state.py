@@ -120,7 +120,13 @@ class RunState:
     def waits(self) -> tuple[Wait, ...]:
         """All that the run waits for, oldest first."""
         found = [
-            Wait(kind="hook", id=h.id, name=h.name, since=h.since, until=h.expires_at or h.due_at)
+            Wait(
+                kind="retry" if h.status == "notifying" else "hook",
+                id=h.id,
+                name=h.name,
+                since=h.since,
+                until=h.notify_due or h.expires_at or h.due_at,
+            )
             for h in self.hooks.values()
             if h.open
         ]

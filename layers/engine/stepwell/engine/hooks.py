@@ -54,11 +54,16 @@ async def _place(scope: TurnScope, row: HookRow) -> HookRow:
     return standing
 
 
+def token_of(scope: TurnScope, row: HookRow) -> str:
+    """The token of a hook; the same every time."""
+    return scope.settings.keyring.token(row.key_id, row.run_id, row.hook_id)
+
+
 async def notify(scope: TurnScope, row: HookRow, on_created: OnCreated | None) -> None:
     """Call `on_created` with the hook's token. Raises what it raises."""
     if on_created is None:
         return
-    token = scope.settings.keyring.token(row.key_id, row.run_id, row.hook_id)
+    token = token_of(scope, row)
     if inspect.iscoroutinefunction(on_created):
         await on_created(token)
         return

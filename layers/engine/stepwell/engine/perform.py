@@ -17,7 +17,7 @@ from typing import Any
 from stepwell.core import events as e
 from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
 from stepwell.core.decide import unnotified
-from stepwell.core.failure import describe
+from stepwell.core.failure import describe, redact
 from stepwell.core.records import HookRow, Millis
 from stepwell.core.state import HookState, StepState
 from stepwell.engine import hooks
@@ -152,7 +152,7 @@ class Performer:
         if known.attempts < command.step.retry.max_attempts:
             return False
         failure = Failure(
-            type="stepwell.StepInterrupted",
+            type="stepwell.errors.StepInterrupted",
             message=f"the process died in attempt {known.attempts}, and it was the last one",
         )
         self._fail(command, known.attempts, failure, "interrupted")
@@ -344,17 +344,20 @@ class Performer:
                 hook=command.id,
                 name=row.name,
                 attempt=attempt,
-                error=describe(error),
+                error=self._failure(row, error),
                 due=due,
             )
         )
         self._place(command)
         return None
 
+    def _failure(self, row: HookRow, error: BaseException) -> Failure:
+        return redact(describe(error), [hooks.token_of(self._scope, row)])
+
     async def _notify_failed_for_good(self, row: HookRow, error: BaseException) -> None:
         # The row first: from here on nobody can answer what nobody was told of. It carries the
         # failure, so that a turn that finds it after a crash records the same.
-        decision = unnotified(describe(error), self._scope.journal.now())
+        decision = unnotified(self._failure(row, error), self._scope.journal.now())
         store = self._scope.ports.store
         standing = await store.decide_hook(self._scope.run_id, row.hook_id, decision)
         event = None if standing is None else hooks.decision_event(self._scope, standing)

@@ -19,10 +19,10 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NoReturn
 
-from stepwell.authoring.context import RUN, STEP, RunContext
+from stepwell.authoring.context import RUN, STEP, RunContext, never_awaited
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.core import events as e
 from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
@@ -54,7 +54,6 @@ _FAILED = {"error": StepFailed, "timeout": StepTimeout, "interrupted": StepInter
 _LATE_LIMIT = 1_000
 #: Above this many primitives, those that were awaited are dropped from the list.
 _MANY_MADE = 1_000
-_NEW = inspect.CORO_CREATED
 _ASYNC_CODE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 #: Stands for "decode it from the record" where a value may be passed along with an event.
@@ -132,8 +131,8 @@ class Replay(RunContext):
         self._asked: dict[str, None] = {}
         self._over = False
         self._late = 0
-        #: Primitives that were called, for those that are never awaited.
-        self._made: list[Coroutine[Any, Any, Any]] = []
+        #: Primitives that were called, and where, for those that are never awaited.
+        self._made: list[tuple[Coroutine[Any, Any, Any], CodeType, int]] = []
         self._many_made = _MANY_MADE
         self._cancel_told = False
         self._thread: WorkflowThread | None = None
@@ -195,7 +194,9 @@ class Replay(RunContext):
 
     def _ended(self) -> Outcome:
         try:
-            return Returned(self._main.result())
+            result = self._main.result()
+            forgotten = self._forgotten()
+            return Returned(result) if forgotten is None else Raised(forgotten)
         except asyncio.CancelledError as error:
             # Only a cancellation that somebody asked for ends a run as cancelled.
             return Cancelled() if self._cancel_told else Raised(error)
@@ -229,7 +230,7 @@ class Replay(RunContext):
         self.pending.clear()
         swallowed = self.loop.unwind(self._context)
         if self.outcome is None:
-            for primitive in self._made:
+            for primitive, _, _ in self._made:
                 primitive.close()  # the code would have come to await it
         self._made.clear()
         if self._main.done() and not self._main.cancelled():
@@ -392,10 +393,26 @@ class Replay(RunContext):
         named: Any = primitive
         named.__qualname__ = name  # what Python names if it is never awaited
         if len(self._made) >= self._many_made:
-            self._made = [each for each in self._made if inspect.getcoroutinestate(each) == _NEW]
+            self._made = [each for each in self._made if never_awaited(each[0])]
             self._many_made = max(2 * len(self._made), _MANY_MADE)
-        self._made.append(primitive)
+        caller = sys._getframe(3)  # past this, the context's method and the author's word for it
+        self._made.append((primitive, caller.f_code, caller.f_lineno))
         return primitive
+
+    def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
+        """A primitive was called and is to be awaited: `_make` has noted it already."""
+
+    def _forgotten(self) -> UsageError | None:
+        """What to tell about a primitive that was called and never awaited; it did nothing."""
+        for primitive, code, line in self._made:
+            if never_awaited(primitive):
+                primitive.close()
+                name = getattr(primitive, "__qualname__", "a primitive")
+                return UsageError(
+                    f"{name!r} was called in {code.co_qualname} ({code.co_filename}:{line}) and "
+                    f"never awaited, so it did nothing: write await {name}(...)"
+                )
+        return None
 
     def step(
         self, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -417,7 +434,8 @@ class Replay(RunContext):
         if known is not None and known.digest != input_digest:
             self._refuse(
                 f"step {identity!r} with input {known.digest}",
-                f"step {identity!r} with input {input_digest}",
+                f"step {identity!r} with input {input_digest} (time, uuid and random differ on every "
+                "pass: use now(), uuid4() and random(), or take them in a step)",
             )
         return await self._wait_for(command)
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
 from stepwell.authoring.checkpoints import checkpoint_type
-from stepwell.authoring.context import STEP, StepContext
+from stepwell.authoring.context import STEP, StepContext, never_awaited
 from stepwell.authoring.decorators import Result
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.core.commands import RunStep
 from stepwell.core.definitions import HookDefinition
-from stepwell.core.failure import describe
+from stepwell.core.failure import describe, redact
 from stepwell.core.ids import counted, inside, keyed
 from stepwell.core.payload import codec
 from stepwell.core.records import Checkpoint, Payload
@@ -79,6 +79,12 @@ class Broken:
     error: BaseException
 
 
+_WORDS = {
+    "hook": "step_hook",
+    "load_checkpoint": "load_step_checkpoint",
+    "save_checkpoint": "save_step_checkpoint",
+    "delete_checkpoint": "delete_step_checkpoint",
+}
 _EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 EntryOutcome = Done | Failed | Waiting | Broken
@@ -122,6 +128,8 @@ class StepEntry(StepContext):
         self._opening: set[asyncio.Event] = set()
         self._taken: set[str] = set()
         self._answers: frozenset[str] = frozenset()
+        self._made: list[Coroutine[Any, Any, Any]] = []
+        self._tokens: list[str] = []
         self._output = Output(scope, command)
 
     # -- running -----------------------------------------------------------------------------
@@ -143,7 +151,7 @@ class StepEntry(StepContext):
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # everything else a body raises becomes an outcome
-            outcome = Failed(error, describe(error), "error")
+            outcome = Failed(error, redact(describe(error), self._tokens), "error")
         if self._broken is not None:
             outcome = Broken(self._broken)
         elif self._suspended:
@@ -175,6 +183,7 @@ class StepEntry(StepContext):
                 "$",
                 "STEP_HOOK_TIMEOUT is a mark, not a value: return something that says so",
             )
+        self._refuse_forgotten()
         text, value = step.result.round_trip(value)
         if not self._scope.values.is_small(text):
             text = await self._port(self._scope.values.put(text, f"step {self.name!r}"))
@@ -254,6 +263,20 @@ class StepEntry(StepContext):
             abandon()
         else:
             self._loop.call_later(self._scope.settings.step_grace / 1000, abandon)
+
+    def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
+        """A primitive was called and is to be awaited."""
+        self._made.append(primitive)
+
+    def _refuse_forgotten(self) -> None:
+        forgotten = [each for each in self._made if never_awaited(each)]
+        for primitive in forgotten:
+            primitive.close()
+        if forgotten:
+            raise UsageError(
+                f"step {self.name!r}: {_word(forgotten[0])}(...) was called and never awaited, so it "
+                "did nothing: write await before it"
+            )
 
     async def _port(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Use a port for the body. Its failure ends the turn, whatever the body makes of it."""
@@ -358,6 +381,7 @@ class StepEntry(StepContext):
         row = await hooks.put_row(scope, hook_id, definition, self.step_id)
         if hooks.record_decision(scope, row):
             return
+        self._tokens.append(hooks.token_of(scope, row))
         await hooks.notify(scope, row, definition.on_created)
         if not self._over and hook_id not in scope.state.hooks:
             scope.journal.record(hooks.opened(scope, row))
@@ -411,6 +435,12 @@ class StepEntry(StepContext):
         """Leave the checkpoint out from here on."""
         self._check_open()
         self._checkpoint_deleted = True
+
+
+def _word(primitive: Coroutine[Any, Any, Any]) -> str:
+    """What the author called to get a primitive."""
+    name = str(getattr(primitive, "__name__", "a primitive"))
+    return _WORDS.get(name, name)
 
 
 async def _caught(primitive: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:

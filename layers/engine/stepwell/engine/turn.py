@@ -95,6 +95,7 @@ class Engine:
         workflow = self._registry.workflow(header.workflow)
         if workflow is None:
             reason = f"workflow {header.workflow!r} is not registered here"
+            _LOG.warning("run %s is blocked: %s", scope.run_id, reason)
             await settle.block(scope, reason, before)
             return TurnEnd.BLOCKED
         return await self._replay(scope, workflow, [*log, *decided], before)
@@ -194,7 +195,9 @@ class Engine:
     ) -> TurnEnd:
         # A new run was started wrongly and fails; for an old one it is the code that changed.
         if scope.header.last_event:
-            await settle.block(scope, str(error), before)
+            reason = f"the recorded input does not fit the workflow's parameters now: {error}"
+            _LOG.warning("run %s is blocked: %s", scope.run_id, reason)
+            await settle.block(scope, reason, before)
             return TurnEnd.BLOCKED
         await settle.finish(scope, workflow, Raised(error), before)
         return TurnEnd.ENDED
