@@ -8,20 +8,16 @@ finds the write done and adopts it.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import hashlib
 import importlib
 import json
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-import jsonschema_rs
-from pydantic import TypeAdapter, ValidationError
-
 from stepwell.authoring.checkpoints import checkpoint_type
 from stepwell.authoring.decorators import Workflow
+from stepwell.core.answers import problems
 from stepwell.core.decide import answer, expiry
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.durations import to_millis
@@ -36,6 +32,7 @@ from stepwell.engine.settings import Settings
 from stepwell.engine.turn import header_of
 from stepwell.engine.values import Values
 from stepwell.errors import (
+    DefinitionError,
     DurationLike,
     HookAlreadyDecided,
     HookExpired,
@@ -67,7 +64,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class OpenHook:
-    """A hook that waits for an answer. `token` is what `resume_hook` takes; treat it as a secret."""
+    """A hook that waits for an answer. `token` is what `resume_hook` takes; treat it as a secret.
+
+    It is empty when the key that signs it is not in the keyring any more.
+    """
 
     run_id: str
     hook_id: str
@@ -364,12 +364,18 @@ class Client:
             hook_id=row.hook_id,
             name=row.name,
             step=row.step,
-            token=self._settings.keyring.token(row.key_id, row.run_id, row.hook_id),
+            token=self._token(row),
             created_at=row.created_at,
             expires_at=row.expires_at,
             due_at=row.due_at,
             schema=row.schema,
         )
+
+    def _token(self, row: HookRow) -> str:
+        try:
+            return self._settings.keyring.token(row.key_id, row.run_id, row.hook_id)
+        except DefinitionError:
+            return ""
 
     async def resume_hook(
         self, token: str, payload: Any = None, *, actor: str | None = None
@@ -401,7 +407,10 @@ class Client:
         return await self._ports.store.decide_hook(row.run_id, row.hook_id, expiry(row))
 
     async def _answer(self, row: HookRow, text: str, actor: str | None) -> HookRow | None:
-        _check_schema(row, text)
+        if row.schema is not None:
+            errors = problems(row.schema, text)
+            if errors:
+                raise PayloadRejected(errors)
         message = HookDecided(
             run_id=row.run_id,
             hook_id=row.hook_id,
@@ -471,46 +480,6 @@ def _decision_id(row: HookRow, text: str) -> str:
     # same decision.
     text = json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(f"{row.run_id}|{row.hook_id}|{text}".encode()).hexdigest()[:32]
-
-
-def _check_schema(row: HookRow, text: str) -> None:
-    if row.schema is None:
-        return
-    validator = jsonschema_rs.validator_for(
-        json.loads(row.schema), validate_formats=True, formats=_FORMATS, offline=True
-    )
-    errors = [
-        {
-            "pointer": "".join(f"/{part}" for part in error.instance_path),
-            "message": error.message,
-        }
-        for error in validator.iter_errors(json.loads(text))
-    ]
-    if errors:
-        raise PayloadRejected(errors)
-
-
-def _reads_as(kind: type[Any]) -> Callable[[str], bool]:
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
-
-    def reads(text: str) -> bool:
-        try:
-            adapter.validate_python(text)
-        except ValidationError:
-            return False
-        return True
-
-    return reads
-
-
-#: Formats as the declared types read them, which take more than their standards name.
-_FORMATS = {
-    "date": _reads_as(dt.date),
-    "date-time": _reads_as(dt.datetime),
-    "duration": _reads_as(dt.timedelta),
-    "time": _reads_as(dt.time),
-    "uuid": _reads_as(uuid.UUID),
-}
 
 
 async def _poll(done: Callable[[], Awaitable[bool]], timeout: DurationLike | None) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
 from stepwell import workflow
 from stepwell.authoring.decorators import Workflow
@@ -44,8 +45,10 @@ def test_an_array_fills_variable_arguments() -> None:
         ('"world"', "object"),
         ("null", "object"),
         ('["world", 1, 2]', "takes 2"),
-        ("{}", "$.name"),
-        ('{"name": "world", "nome": 1}', "nome"),
+        ("{}", "missing: name"),
+        ("[]", "missing: name"),
+        ('{"name": "world", "nome": 1}', "unknown: nome"),
+        ('{"nome": "world", "tims": 1}', "unknown: nome, tims; missing: name"),
         ('{"name": "world", "times": "many"}', "$.times"),
         ('{"name": "world", "on": "someday"}', "$.on"),
     ],
@@ -70,6 +73,26 @@ def test_bad_json_is_refused_with_its_place(given: str, told: str) -> None:
     with pytest.raises(BadInput) as refused:
         read_json(given, "--input")
     assert told in str(refused.value)
+
+
+def test_a_refusal_of_a_validator_is_told_in_its_own_words() -> None:
+    def positive(value: int) -> int:
+        if value < 1:
+            raise ValueError("it has to be positive")
+        return value
+
+    @workflow
+    async def count(number: Annotated[int, AfterValidator(positive)]) -> None: ...
+
+    with pytest.raises(BadInput, match=r"value at \$\.number: it has to be positive"):
+        call_of(count, read_json("[0]", "--input"))
+
+
+def test_variable_arguments_are_never_missing() -> None:
+    @workflow
+    async def add(*numbers: int, **options: int) -> None: ...
+
+    assert call_of(add, read_json("{}", "--input")) == ((), {})
 
 
 def test_bad_json_in_a_file_names_the_file(tmp_path: Path) -> None:

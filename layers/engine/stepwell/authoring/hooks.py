@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, Generic, Literal, TypeVar, get_args, overload
 
 from stepwell.authoring.context import RUN, STEP, StepContext, coloured
+from stepwell.core.answers import check_schema
 from stepwell.core.definitions import HookDefinition, OnCreated, OnTimeout
 from stepwell.core.durations import to_millis
 from stepwell.core.ids import check_key, check_name
@@ -223,8 +224,13 @@ def _payload(name: str, payload_schema: Any) -> tuple[Codec, str | None]:
 # A hook is asked for again on every replay: its type is compiled once.
 @functools.lru_cache(maxsize=256)
 def _compiled(name: str, payload_schema: Any) -> tuple[Codec, str | None]:
-    payload = codec(Any if payload_schema is None else payload_schema, f"hook {name!r}")
-    return payload, None if payload_schema is None else payload.schema()
+    owner = f"hook {name!r}"
+    if payload_schema is None:
+        return codec(Any, owner), None
+    payload = codec(payload_schema, owner)
+    schema = payload.schema()
+    check_schema(schema, owner)
+    return payload, schema
 
 
 def _timeout(name: str, timeout: DurationLike | None) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
@@ -283,7 +284,12 @@ Event = (
     | RunCancelled
 )
 
-_EVENTS: TypeAdapter[list[Event]] = TypeAdapter(list[Annotated[Event, Field(discriminator="type")]])
+
+@cache
+def _events() -> TypeAdapter[list[Event]]:
+    # On first use: compiling it takes longer than importing all the rest, and a client that only
+    # starts runs and answers hooks never needs it.
+    return TypeAdapter(list[Annotated[Event, Field(discriminator="type")]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,10 +311,10 @@ class Commit:
 
 
 def dump_events(events: Sequence[Event]) -> bytes:
-    """Events as JSON, fields at their default left out."""
-    return _EVENTS.dump_json(list(events), exclude_defaults=False, exclude_none=True)
+    """Events as JSON. Fields without a value are left out."""
+    return _events().dump_json(list(events), exclude_none=True)
 
 
 def load_events(data: bytes | str) -> tuple[Event, ...]:
     """The events that `dump_events` wrote. Raises `pydantic.ValidationError` on anything else."""
-    return tuple(_EVENTS.validate_json(data))
+    return tuple(_events().validate_json(data))

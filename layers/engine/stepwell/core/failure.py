@@ -14,6 +14,7 @@ from typing import Final
 from stepwell.errors import Failure
 
 MAX_MESSAGE: Final = 2_000
+MAX_TYPE: Final = 300
 MAX_TRACEBACK: Final = 4_000
 #: Causes below the exception itself.
 MAX_DEPTH: Final = 3
@@ -28,7 +29,13 @@ def describe(error: BaseException) -> Failure:
     A cause is `__cause__`, else the failure that one of our errors carries (`StepFailed.failure`),
     else `__context__` unless it is suppressed.
     """
-    return _describe(error, MAX_DEPTH)
+    try:
+        return _describe(error, MAX_DEPTH)
+    except BaseException:  # an attribute, a property or a metaclass of it that raises
+        return Failure(
+            _bounded(str(type.__getattribute__(type(error), "__name__")), MAX_TYPE),
+            "cannot be described",
+        )
 
 
 def redact(failure: Failure, secrets: Collection[str]) -> Failure:
@@ -52,14 +59,14 @@ def _without(text: str, secrets: Collection[str]) -> str:
 def type_name(error: BaseException) -> str:
     """Qualified class name, without `builtins`."""
     kind = type(error)
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    module, name = kind.__module__, kind.__qualname__
+    return _bounded(name if module == "builtins" else f"{module}.{name}", MAX_TYPE)
 
 
 def _describe(error: BaseException, depth: int) -> Failure:
     return Failure(
         type=type_name(error),
-        message=_limit(_message(error), MAX_MESSAGE),
+        message=_bounded(_message(error), MAX_MESSAGE),
         traceback=_frames(error.__traceback__),
         cause=_cause(error, depth) if depth else None,
     )
@@ -99,10 +106,14 @@ def _message(error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception as broken:
+    except BaseException as broken:  # also one that exits: it is only asked what it says
         return f"<no message: str() raised {type_name(broken)}>"
-    # Recorded text has to be encodable, and user text may hold lone surrogates.
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def _bounded(text: str, limit: int) -> str:
+    """Text that can be recorded: encodable, though user text may hold lone surrogates, and short."""
+    return _limit(text.encode("utf-8", "backslashreplace").decode(), limit)
 
 
 def _limit(text: str, limit: int) -> str:

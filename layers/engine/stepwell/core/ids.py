@@ -30,15 +30,19 @@ def check_name(kind: str, name: str) -> str:
 
 def check_key(kind: str, key: str) -> str:
     """The key, if it can stand in an id. Raises `DefinitionError`."""
-    if not isinstance(key, str) or not key or len(key) > _KEY_LIMIT:
+    if not isinstance(key, str) or not 1 <= len(key) <= _KEY_LIMIT or not _encodable(key):
         raise DefinitionError(f"{kind} key {key!r}: give text of 1 to {_KEY_LIMIT} characters")
     return key
 
 
+def _encodable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def check_note(what: str, text: str | None) -> None:
     """Refuse a remark (a reason, an actor, a tag) that is too long for a record. `UsageError`."""
-    if text is not None and len(text) > _NOTE_LIMIT:
-        raise UsageError(f"{what}: at most {_NOTE_LIMIT:,} characters, not {len(text):,}")
+    if text is not None and (len(text) > _NOTE_LIMIT or not _encodable(text)):
+        raise UsageError(f"{what}: give at most {_NOTE_LIMIT:,} characters of valid text")
 
 
 def counted(scope: str, name: str, occurrence: int) -> str:
@@ -60,4 +64,3 @@ def run_id_for(workflow: str, idempotency_key: str) -> str:
     """The run id that a workflow and an idempotency key stand for: 32 hex digits."""
     text = f"{len(workflow)}:{workflow}:{idempotency_key}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-

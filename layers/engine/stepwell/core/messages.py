@@ -85,7 +85,7 @@ _MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discrimina
 
 def dump_message(message: Message) -> str:
     """A message as the body of a queue message."""
-    return message.model_dump_json(exclude_defaults=False, exclude_none=True)
+    return message.model_dump_json(exclude_none=True)
 
 
 def load_message(body: str | bytes) -> Message:

@@ -6,7 +6,6 @@ found decided is taken as it stands.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Sequence
 
@@ -39,13 +38,7 @@ async def put_row(
         due_at=deadline if waits else None,
         schema=definition.schema,
     )
-    placing = asyncio.get_running_loop().create_task(_place(scope, row))
-    try:
-        return await asyncio.shield(placing)
-    except asyncio.CancelledError:
-        # The put has left. Its row has to be known when the turn settles, to be closed then.
-        await placing
-        raise
+    return await scope.puts.run(_place(scope, row))
 
 
 async def _place(scope: TurnScope, row: HookRow) -> HookRow:
@@ -67,7 +60,7 @@ async def notify(scope: TurnScope, row: HookRow, on_created: OnCreated | None) -
     if inspect.iscoroutinefunction(on_created):
         await on_created(token)
         return
-    result = await in_thread(scope.pool, lambda: on_created(token))
+    result = await in_thread(scope.notifiers, lambda: on_created(token))
     if inspect.isawaitable(result):
         await result
 

@@ -378,6 +378,10 @@ class Performer:
             entry = self._entries.pop(command.id, None)
             if entry is not None:
                 self._leave(entry)
+            opening = self._openings.pop(command.id, None)
+            if opening is not None:
+                opening.cancel()
+                self._leaving.add(opening)
         self._replay.withdrawn.clear()
 
     def _leave(self, entry: StepEntry) -> None:

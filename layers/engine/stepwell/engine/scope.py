@@ -8,6 +8,7 @@ from stepwell.core.records import HookRow, Millis, RunHeader
 from stepwell.core.state import RunState
 from stepwell.engine.journal import Journal
 from stepwell.engine.ports import Ports
+from stepwell.engine.puts import Puts
 from stepwell.engine.settings import Settings
 from stepwell.engine.threads import ThreadPool
 from stepwell.engine.values import Values
@@ -18,6 +19,8 @@ class TurnScope:
     """One turn. `header` is as it was loaded. `time` is what it judges deadlines by; `message_id` is the queue's id of
     its message, `redelivered` that it came before.
 
+    `settled` says that the last turn left the run with its timer set and its header written. `pool`
+    runs `def` steps, `notifiers` what such a step waits for: the two must not share threads.
     `rows` holds the run's hook rows by hook id, those put in this turn added to those loaded.
     """
 
@@ -25,6 +28,8 @@ class TurnScope:
     ports: Ports
     settings: Settings
     pool: ThreadPool
+    notifiers: ThreadPool
+    puts: Puts
     state: RunState
     journal: Journal
     values: Values
@@ -32,6 +37,7 @@ class TurnScope:
     time: Millis
     message_id: str
     redelivered: bool
+    settled: bool
 
     @property
     def run_id(self) -> str:

@@ -8,6 +8,9 @@ from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis
 from stepwell.core.retry import RetryPolicy
 from stepwell.core.tokens import Keyring
+from stepwell.errors import DefinitionError
+
+_LONGEST_INLINE = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +29,9 @@ class Settings:
     step_grace: Millis = 2_000
     turn_time: Millis = 90_000
     notify_retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+    def __post_init__(self) -> None:
+        # A value is JSON text inside the JSON of its event, which may double it, and one event has
+        # to fit an item.
+        if self.sizes.inline_limit > _LONGEST_INLINE:
+            raise DefinitionError(f"inline_limit: at most {_LONGEST_INLINE:,} bytes")

@@ -118,15 +118,15 @@ async def suspend(scope: TurnScope, before: Alarm | None) -> None:
 
 
 async def set_alarm(scope: TurnScope, before: Alarm | None) -> None:
-    """Start the timer that wakes the run next, and stop the one before.
+    """Start the timer that wakes the run next, and stop the one before if it is over for good.
 
-    A message that was delivered before may have died after its events and before its timer, so
-    then it is made sure of.
+    One that may be needed again is left to fire: a turn that was overtaken in the meantime must not
+    stop what its successor counts on, and a wake-up too many is harmless.
     """
     after, timers = scope.state.next_alarm(), scope.ports.timers
-    if after is not None and (scope.redelivered or after != before):
+    if after is not None and (after != before or not scope.settled):
         await timers.start(scope.run_id, after.wait_id, after.arm, after.due)
-    if before is not None and before != after:
+    if before is not None and before not in set(scope.state.alarms()):
         await timers.cancel(scope.run_id, before.wait_id, before.arm)
 
 

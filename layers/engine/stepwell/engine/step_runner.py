@@ -147,18 +147,25 @@ class StepEntry(StepContext):
 
     async def _run(self) -> None:
         try:
+            outcome = await self._outcome()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # ours: the turn must hear of it, or it would wait for ever
+            outcome = Broken(error)
+        self._finish(outcome)
+
+    async def _outcome(self) -> EntryOutcome:
+        try:
             outcome = await self._body()
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # everything else a body raises becomes an outcome
             outcome = Failed(error, redact(describe(error), self._tokens), "error")
         if self._broken is not None:
-            outcome = Broken(self._broken)
-        elif self._suspended:
-            outcome = self._waiting()
-        elif self._timed_out:
-            outcome = self._timeout()
-        self._finish(outcome)
+            return Broken(self._broken)
+        if self._suspended:
+            return self._waiting()
+        return self._timeout() if self._timed_out else outcome
 
     def _finish(self, outcome: EntryOutcome) -> None:
         if self._timer is not None:
@@ -309,7 +316,7 @@ class StepEntry(StepContext):
         hook_id = self._hook_id(definition.name, key)
         known = self._scope.state.hooks.get(hook_id)
         if known is None:
-            await self._port(self._open(hook_id, definition))
+            await self._open(hook_id, definition)
             self._check_open()
             known = self._scope.state.hooks[hook_id]
         if known.open:
@@ -378,7 +385,8 @@ class StepEntry(StepContext):
 
     async def _put_and_notify(self, hook_id: str, definition: HookDefinition) -> None:
         scope = self._scope
-        row = await hooks.put_row(scope, hook_id, definition, self.step_id)
+        row = await self._port(hooks.put_row(scope, hook_id, definition, self.step_id))
+        self._check_open()
         if hooks.record_decision(scope, row):
             return
         self._tokens.append(hooks.token_of(scope, row))

@@ -22,6 +22,10 @@ _LOG = logging.getLogger("stepwell.workflow")
 _TOLD_LIMIT = 100
 
 
+def _leave() -> None:
+    """Tells a thread of a pool to end."""
+
+
 class ThreadPool:
     """Runs `def` steps. Threads are made as needed and reused; their number has a limit.
 
@@ -63,9 +67,15 @@ class ThreadPool:
         with self._lock:
             self._limit -= 1
 
+    def close(self) -> None:
+        """Let the threads go as they become free. Nothing may be submitted after this."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._calls.put(_leave)
+
     def _work(self) -> None:
-        while True:
-            self._calls.get()()
+        while (call := self._calls.get()) is not _leave:
+            call()
             with self._lock:
                 # A waiting call takes this thread at once, so it was not idle.
                 if self._calls.empty():

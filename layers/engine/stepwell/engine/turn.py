@@ -19,13 +19,14 @@ from stepwell.authoring.registry import Registry
 from stepwell.core import events as e
 from stepwell.core.decide import decide, due_decisions, first_event, reference_time
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.messages import Message, StartRun
+from stepwell.core.messages import Message, StartRun, Wake
 from stepwell.core.records import Attention, HookRow, RunHeader, RunStatus
 from stepwell.core.state import Alarm, RunState, fold
 from stepwell.engine import settle
-from stepwell.engine.journal import Fenced, Journal
+from stepwell.engine.journal import Journal
 from stepwell.engine.perform import Performer
 from stepwell.engine.ports import Ports, RunRows, TransientError
+from stepwell.engine.puts import Puts
 from stepwell.engine.replay import Blocked, Raised, Replay
 from stepwell.engine.scope import TurnScope
 from stepwell.engine.settings import Settings
@@ -68,6 +69,12 @@ class Engine:
         self._registry = registry
         self._fraction = fraction
         self._pool = ThreadPool()
+        self._notifiers = ThreadPool()
+
+    def close(self) -> None:
+        """Let the threads go. No turn may be taken after this."""
+        self._pool.close()
+        self._notifiers.close()
 
     async def take_turn(
         self, message: Message, *, message_id: str, receive_count: int, last: bool = False
@@ -78,10 +85,11 @@ class Engine:
         `receive_count` is 1 the first time. `last` says that the queue delivers it no more: the
         run is marked STUCK beforehand, and the mark goes when the turn ends well.
         """
+        if last:
+            # Before the log is read: it may be what cannot be read.
+            await self._mark_stuck(message.run_id, receive_count)
         rows = await self.ports.store.load(message.run_id)
         header = rows.header or await self._put_header(message)
-        if last and not header.status.terminal:
-            header = await self._mark_stuck(header, receive_count)
         log = [event for commit in rows.commits for event in commit.events]
         state = fold(log)
         delivered = _Delivered(message, message_id, receive_count)
@@ -105,17 +113,17 @@ class Engine:
             raise TransientError(f"run {message.run_id!r} has no header yet")
         return await self.ports.store.put_header(header_of(message))
 
-    async def _mark_stuck(self, header: RunHeader, receive_count: int) -> RunHeader:
+    async def _mark_stuck(self, run_id: str, receive_count: int) -> None:
+        header = await self.ports.store.get_header(run_id)
+        if header is None or header.status.terminal:
+            return
         reason = (
             f"a message of this run was delivered {receive_count} times and no turn for it ended; "
             "see the log of the worker, mend the cause and wake the run"
         )
         now = self.ports.clock.now()
         attention = Attention(kind="STUCK", reason=reason, since=now)
-        stuck = replace(header, attention=attention, updated_at=now)
-        if not await self.ports.store.update_header(stuck):
-            raise Fenced(f"the header of run {header.run_id!r} is already further on")
-        return stuck
+        await self.ports.store.update_header(replace(header, attention=attention, updated_at=now))
 
     def _scope(
         self,
@@ -131,6 +139,8 @@ class Engine:
             ports=ports,
             settings=self.settings,
             pool=self._pool,
+            notifiers=self._notifiers,
+            puts=Puts(),
             state=state,
             journal=Journal(ports.store, ports.clock, header.run_id, turn, state),
             values=Values(ports.blobs, self.settings.sizes),
@@ -138,6 +148,7 @@ class Engine:
             time=reference_time(delivered.message, ports.clock.now()),
             message_id=delivered.message_id,
             redelivered=delivered.receive_count > 1,
+            settled=_is_settled(delivered, header, state),
         )
 
     async def _settle_decisions(self, scope: TurnScope, message: Message) -> None:
@@ -181,10 +192,16 @@ class Engine:
             replay.run(history)
             held = await self._perform(scope, replay, performer)
             await performer.stop()
+            await scope.puts.settle()
             return await self._settle(scope, workflow, replay, before, held=held)
         finally:
-            await performer.stop()
-            replay.unwind()
+            try:
+                await performer.stop()
+                await scope.puts.close()
+            finally:
+                # Also when this turn is cancelled: code that were collected later would run its
+                # cleanup outside of its run.
+                replay.unwind()
 
     async def _input_unfit(
         self,
@@ -244,6 +261,20 @@ class Engine:
             outcome = settle.waits_for_nothing()
         await settle.finish(scope, workflow, outcome, before)
         return TurnEnd.ENDED
+
+
+def _is_settled(delivered: _Delivered, header: RunHeader, state: RunState) -> bool:
+    """Whether the last turn got to its end. If not, what it may have left out is made sure of.
+
+    A turn that dies between its events and its header leaves a header that lags, or a mark; a
+    wake-up is sent by whoever has reason to doubt.
+    """
+    return (
+        delivered.receive_count == 1
+        and not isinstance(delivered.message, Wake)
+        and header.last_event == state.last
+        and header.attention is None
+    )
 
 
 def header_of(message: StartRun) -> RunHeader:

@@ -87,6 +87,7 @@ class Environment:
 
     def close(self) -> None:
         """Let everything go."""
+        self._engine.close()
         self._runner.close()
         self._local.close()
 
@@ -193,6 +194,7 @@ class Environment:
         except Crash:
             # The process is gone with all it held; the message is delivered again.
             self.crashes += 1
+            self._engine.close()
             self._engine = self._new_engine()
             await queue.give_back(delivery)
         except (TransientError, Fenced):
