@@ -460,17 +460,14 @@ def test_a_sleeper_wakes_when_the_clock_has_been_moved_far_enough() -> None:
         await clock.sleep_until(START)
         late, early = (asyncio.create_task(clock.sleep_until(START + ms)) for ms in (9, 5))
         await asyncio.sleep(0)
-        assert clock.next_wake() == START + 5
         clock.advance(4)
         await asyncio.sleep(0)
         assert not early.done()
         await asyncio.to_thread(clock.advance, 1)
         await early
         assert not late.done()
-        assert clock.next_wake() == START + 9
         late.cancel()
         await asyncio.wait([late])
-        assert clock.next_wake() is None
 
     run(scenario())
 

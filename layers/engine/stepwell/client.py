@@ -438,7 +438,6 @@ class Client:
             CancelRun(
                 run_id=run_id,
                 request_id=self._ports.ids.new_id(),
-                requested_at=self._ports.clock.now(),
                 reason=reason,
                 actor=actor,
             )

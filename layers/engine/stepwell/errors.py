@@ -126,8 +126,8 @@ class PayloadTooLarge(PayloadError):
 class StepFailed(StepwellError):
     """A step failed for good. Catch it in the workflow; it is the same on first pass and replay.
 
-    `step` is the step's id in the run, `name` its registered name, `attempts` the tries made;
-    `type`, `message` and `cause` describe the exception that ended the last try.
+    `step` is the step's id in the run, `name` its registered name, `attempts` the attempts made;
+    `type`, `message` and `cause` describe the exception that ended the last attempt.
     """
 
     def __init__(self, step: str, name: str, attempts: int, failure: Failure) -> None:
@@ -139,12 +139,12 @@ class StepFailed(StepwellError):
 
     @property
     def type(self) -> str:
-        """Qualified class name of the exception that ended the last try."""
+        """Qualified class name of the exception that ended the last attempt."""
         return self.failure.type
 
     @property
     def message(self) -> str:
-        """Text of the exception that ended the last try."""
+        """Text of the exception that ended the last attempt."""
         return self.failure.message
 
     @property
@@ -154,11 +154,11 @@ class StepFailed(StepwellError):
 
 
 class StepTimeout(StepFailed):
-    """A step exceeded its declared `timeout` on its last try."""
+    """A step exceeded its declared `timeout` on its last attempt."""
 
 
 class StepInterrupted(StepFailed):
-    """The last try of a step began and its process died before an outcome was recorded."""
+    """The last attempt of a step began and its process died before an outcome was recorded."""
 
 
 class HookError(StepwellError):

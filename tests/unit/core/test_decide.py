@@ -46,7 +46,7 @@ WAKE = Wake(run_id="r", cause="c")
 ANSWER = HookDecided(
     run_id="r", hook_id="ask:1", decision_id="d1", payload='"yes"', decided_at=250, actor="eve"
 )
-CANCEL = CancelRun(run_id="r", request_id="q1", requested_at=260, reason="no", actor="eve")
+CANCEL = CancelRun(run_id="r", request_id="q1", reason="no", actor="eve")
 DUE = TimerDue(run_id="r", wait_id="sleep:1", arm=0, due=300)
 RECEIVED = e.HookReceived(
     at=260, hook="ask:1", name="ask", decision_id="d1", payload='"yes"', actor="eve"
@@ -131,7 +131,7 @@ def test_a_cancel_comes_last_and_once() -> None:
     asked = e.CancelRequested(at=260, request_id="q1", reason="no", actor="eve")
     assert decide(state(OPENED), [ANSWERED], CANCEL, 260) == [RECEIVED, asked]
     assert decide(state(asked), [], CANCEL, 270) == []
-    other = CancelRun(run_id="r", request_id="q2", requested_at=270)
+    other = CancelRun(run_id="r", request_id="q2")
     assert decide(state(asked), [], other, 270) == []
 
 

@@ -729,14 +729,6 @@ def test_defaults_need_not_fit_their_annotation() -> None:
     }  # fmt: skip
 
 
-def test_the_first_parameter_can_be_left_out() -> None:
-    class Service:
-        def run(self, x: int) -> None: ...
-
-    coder = arguments(Service.run, OWNER, skip_first=True)
-    assert coder.encode((5,), {}) == '{"x":5}'
-
-
 def test_decorated_and_partial_functions_show_their_own_parameters() -> None:
     @functools.wraps(pay)
     def wrapper(*args: Any, **kwargs: Any) -> None: ...

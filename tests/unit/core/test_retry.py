@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.core.retry import NO_RETRY, RetryPolicy
+from stepwell.core.retry import RetryPolicy
 from stepwell.errors import (
     DefinitionError,
     FatalError,
@@ -30,7 +30,7 @@ def test_delays_grow_by_the_factor_and_stop_growing_at_the_maximum() -> None:
 def test_no_try_follows_the_last_attempt() -> None:
     assert EVEN.decide(OSError(), 3, fraction=0, now=NOW) == NOW + 4_000
     assert EVEN.decide(OSError(), 4, fraction=0, now=NOW) is None
-    assert NO_RETRY.decide(OSError(), 1, fraction=0, now=NOW) is None
+    assert RetryPolicy(max_attempts=1).decide(OSError(), 1, fraction=0, now=NOW) is None
 
 
 def test_full_jitter_takes_its_fraction_of_the_delay() -> None:
@@ -126,7 +126,7 @@ def test_a_wrong_field_is_named(field: str, value: Any) -> None:
 
 def test_a_policy_is_frozen() -> None:
     with pytest.raises(AttributeError):
-        NO_RETRY.max_attempts = 2  # type: ignore[misc]
+        EVEN.max_attempts = 2  # type: ignore[misc]
 
 
 def test_an_initial_delay_above_the_longest_one_is_kept() -> None:

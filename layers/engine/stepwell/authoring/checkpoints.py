@@ -1,4 +1,4 @@
-"""Checkpoints: what a step keeps for its next entry or try.
+"""Checkpoints: what a step keeps for its next entry or attempt.
 
 One per step, the last one saved stands. It survives retry, suspension and the death of the
 process, and is dead once the step has its outcome.

@@ -65,7 +65,7 @@ class StepContext(ABC):
     name: str
     attempt: int
     entry: int
-    #: Monotonic seconds at which the try is cut off, None without a timeout.
+    #: Monotonic seconds at which the attempt is cut off, None without a timeout.
     deadline: float | None
     #: Whether the step is a `def` function, whose primitives block.
     blocking: bool
@@ -73,7 +73,7 @@ class StepContext(ABC):
     @property
     @abstractmethod
     def cancelled(self) -> bool:
-        """Whether nobody waits for this try any more."""
+        """Whether nobody waits for this attempt any more."""
 
     @abstractmethod
     def hook(self, definition: HookDefinition, key: str | None) -> Coroutine[Any, Any, Any]:

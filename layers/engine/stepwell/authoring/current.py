@@ -24,7 +24,7 @@ class Current:
 
     @property
     def attempt(self) -> int:
-        """Which try this is: 1 at first, one more after every failure. Suspension keeps it."""
+        """Which attempt this is: 1 at first, one more after every failure. Suspension keeps it."""
         return self._step("attempt").attempt
 
     @property
@@ -34,17 +34,17 @@ class Current:
 
     @property
     def deadline(self) -> float | None:
-        """When the try is cut off, on the clock of `time.monotonic()`; None without a timeout."""
+        """When the attempt is cut off, on the clock of `time.monotonic()`; None without a timeout."""
         return self._step("deadline").deadline
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for this try any more: it timed out, or its run is cancelled."""
+        """Whether nobody waits for this attempt any more: it timed out, or its run is cancelled."""
         return self._step("cancelled").cancelled
 
     @property
     def idempotency_key(self) -> str:
-        """`run id/step id`: the same for every try and entry, to hand to the outside."""
+        """`run id/step id`: the same for every attempt and entry, to hand to the outside."""
         step = self._step("idempotency_key")
         return f"{step.run_id}/{step.step_id}"
 

@@ -202,7 +202,7 @@ def step(
     """Declare a step: work whose outcome is recorded once and never done again after that.
 
     `name` is what runs record, by default the function's own. `retry` says which failures are
-    tried again and when (default: `RetryPolicy()`, four tries). `timeout` bounds each try: an
+    tried again and when (default: `RetryPolicy()`, four attempts). `timeout` bounds each attempt: an
     async body is cancelled, a sync one abandoned. `identity="name"` leaves the input out of the
     step's identity. `stream=True` takes an async generator, whose chunks are stored as they come
     and whose result is its final `yield Result(value)`.

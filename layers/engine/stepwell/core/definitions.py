@@ -24,7 +24,7 @@ OnCreated = Callable[[str], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDefinition:
-    """A step. `timeout` is per try, in ms; `identity="name"` leaves its input out of its identity.
+    """A step. `timeout` is per attempt, in ms; `identity="name"` leaves its input out of its identity.
 
     `chunk` carries streamed output, None unless the step streams.
     """

@@ -33,7 +33,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted:
-    """A try began. Written only where tries must be counted before they end."""
+    """An attempt began. Written only where attempts must be counted before they end."""
 
     at: Millis
     step: str
@@ -73,7 +73,7 @@ class StepFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRetryScheduled:
-    """A try failed; the next one is due at `due`."""
+    """An attempt failed; the next one is due at `due`."""
 
     at: Millis
     step: str
@@ -89,7 +89,7 @@ class StepRetryScheduled:
 class StepSuspended:
     """A step waits in its middle for a hook.
 
-    `attempt` is the try that waits, `entry` counts the step's entries, `output` the chunks put out so far, `save_id` names the checkpoint
+    `attempt` is the attempt that waits, `entry` counts the step's entries, `output` the chunks put out so far, `save_id` names the checkpoint
     that this entry saved last, None if it saved none.
     """
 
@@ -133,7 +133,7 @@ class HookOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookNotifyFailed:
-    """A try to call `on_created` of a workflow's hook failed; the next one is due at `due`."""
+    """An attempt to call `on_created` of a workflow's hook failed; the next one is due at `due`."""
 
     at: Millis
     hook: str

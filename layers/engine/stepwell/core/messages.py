@@ -59,7 +59,6 @@ class CancelRun(_Message):
 
     type: Literal["cancel"] = "cancel"
     request_id: str
-    requested_at: Millis
     reason: str | None = None
     actor: str | None = None
 

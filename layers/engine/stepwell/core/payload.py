@@ -274,8 +274,8 @@ class Arguments:
         return wire
 
 
-def arguments(function: Callable[..., Any], owner: str, skip_first: bool = False) -> Arguments:
-    """The arguments of a function; `skip_first` leaves out its first parameter.
+def arguments(function: Callable[..., Any], owner: str) -> Arguments:
+    """The arguments of a function.
 
     Raises `DefinitionError` when it has no signature; on first use, when an annotation cannot be
     resolved.
@@ -284,7 +284,7 @@ def arguments(function: Callable[..., Any], owner: str, skip_first: bool = False
         parameters = tuple(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"{owner}: {error}") from None
-    return Arguments(function, owner, parameters[1:] if skip_first else parameters)
+    return Arguments(function, owner, parameters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Literal
 
 from stepwell.core.durations import due_at, to_millis
 from stepwell.core.records import Millis
@@ -20,7 +20,7 @@ from stepwell.errors import (
     UsageError,
 )
 
-#: Another try cannot help: the author said so, the code has to change first, or the end of a hook
+#: Another attempt cannot help: the author said so, the code has to change first, or the end of a hook
 #: is recorded and would be found again.
 _NEVER = (FatalError, PayloadError, DefinitionError, UsageError, HookError, Suspended)
 
@@ -29,7 +29,7 @@ _NEVER = (FatalError, PayloadError, DefinitionError, UsageError, HookError, Susp
 class RetryPolicy:
     """How often and how long apart a failing step is tried.
 
-    `max_attempts` counts all tries, the first included. The delay after try n is
+    `max_attempts` counts all attempts, the first included. The delay after attempt n is
     `initial * factor**(n-1)`, at most `max_delay` and never below `initial`; full jitter takes a random part of it.
     `retry_on` and `give_up_on` are exception classes; `give_up_on` wins. Raises `DefinitionError`
     naming the field that is wrong.
@@ -58,7 +58,7 @@ class RetryPolicy:
     def decide(
         self, error: BaseException, attempt: int, *, fraction: float, now: Millis
     ) -> Millis | None:
-        """When the next try is due after try `attempt` (1, 2, 3 …) failed; None: no more tries.
+        """When the next attempt is due after attempt `attempt` (1, 2, 3 …) failed; None: no more attempts.
 
         `fraction` in [0, 1) is the chance that full jitter uses. The `retry_after` of a
         `RetryableError` replaces the delay exactly; one that is no duration is passed over.
@@ -90,7 +90,7 @@ class RetryPolicy:
 
 
 def _stated(when: DurationLike | datetime, now: Millis) -> Millis | None:
-    # The author asked for another try; a slip in the delay must not cost it, nor the turn.
+    # The author asked for another attempt; a slip in the delay must not cost it, nor the turn.
     try:
         return due_at(when, now)
     except ValueError:
@@ -118,6 +118,3 @@ def _check_classes(field: str, classes: object) -> None:
 
 def _wrong(field: str, value: object, expected: str) -> DefinitionError:
     return DefinitionError(f"RetryPolicy {field}: expected {expected}, got {value!r}")
-
-
-NO_RETRY: Final = RetryPolicy(max_attempts=1)

@@ -30,7 +30,7 @@ class Alarm(NamedTuple):
 
 @dataclass(slots=True)
 class StepState:
-    """One step. `attempts` counts the tries that are spent: failed, or begun and not heard of.
+    """One step. `attempts` counts the attempts that are spent: failed, or begun and not heard of.
 
     `woken` says that a hook it waits for was decided since it suspended. `output` is where its
     streamed output stood when it last suspended. `saves` maps the checkpoint that an entry saved
@@ -44,7 +44,6 @@ class StepState:
     attempts: int = 0
     entries: int = 0
     due: Millis | None = None
-    error: Failure | None = None
     since: Millis = 0
     woken: bool = False
     output: int = 0
@@ -65,7 +64,6 @@ class HookState:
     payload: Payload | None = None
     notify_attempts: int = 0
     notify_due: Millis | None = None
-    error: Failure | None = None
 
     @property
     def open(self) -> bool:
@@ -235,7 +233,6 @@ def _step_retry(state: RunState, event: e.StepRetryScheduled) -> None:
     step = _step(state, event)
     step.attempts = event.attempt
     step.due = event.due
-    step.error = event.error
 
 
 def _step_suspended(state: RunState, event: e.StepSuspended) -> None:
@@ -280,7 +277,6 @@ def _hook_notify_failed(state: RunState, event: e.HookNotifyFailed) -> None:
     hook = _hook(state, event)
     hook.notify_attempts = event.attempt
     hook.notify_due = event.due
-    hook.error = event.error
 
 
 def _hook_received(state: RunState, event: e.HookReceived) -> None:
@@ -289,7 +285,7 @@ def _hook_received(state: RunState, event: e.HookReceived) -> None:
 
 
 def _hook_failed(state: RunState, event: e.HookFailed) -> None:
-    _hook(state, event).error = event.error
+    _hook(state, event)
 
 
 def _hook_ended(state: RunState, event: e.HookReceived | e.HookExpired | e.HookClosed) -> None:

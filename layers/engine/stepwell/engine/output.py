@@ -11,16 +11,16 @@ from __future__ import annotations
 from stepwell.core.commands import RunStep
 from stepwell.core.records import Checkpoint, Chunk, Payload
 from stepwell.engine.journal import Fenced
-from stepwell.engine.scope import TurnScope
+from stepwell.engine.turn_context import TurnContext
 
 
 class Output:
     """The output of one entry. `position` is how many chunks stand at this point of the body."""
 
-    def __init__(self, scope: TurnScope, command: RunStep) -> None:
-        known = scope.state.steps.get(command.id)
+    def __init__(self, turn: TurnContext, command: RunStep) -> None:
+        known = turn.state.steps.get(command.id)
         self.position = 0
-        self._scope = scope
+        self._turn = turn
         self._step = command.id
         self._streams = command.step.chunk is not None
         self._saves = {} if known is None else known.saves
@@ -54,10 +54,10 @@ class Output:
 
     async def _look(self) -> int:
         if self._standing is None:
-            rows = await self._scope.ports.store.get_chunks(self._scope.run_id, self._step)
+            rows = await self._turn.ports.store.get_chunks(self._turn.run_id, self._step)
             # A turn that takes over a message makes an event durable before it begins a step, so
             # what it writes tells a frozen one that it was overtaken, however late that one looks.
-            if rows and rows[-1].last_event > self._scope.journal.durable:
+            if rows and rows[-1].last_event > self._turn.journal.durable:
                 raise Fenced(f"a later turn wrote the output of step {self._step!r}")
             self._rows = rows[-1].position if rows else 0
             self._standing = rows[-1].number if rows else 0
@@ -65,15 +65,15 @@ class Output:
 
     async def _write(self, number: int, value: Payload | None) -> None:
         chunk = Chunk(
-            run_id=self._scope.run_id,
+            run_id=self._turn.run_id,
             step=self._step,
             position=self._rows + 1,
             number=number,
-            at=self._scope.ports.clock.now(),
+            at=self._turn.ports.clock.now(),
             value=value,
-            last_event=self._scope.journal.durable,
+            last_event=self._turn.journal.durable,
         )
-        if not await self._scope.ports.store.put_chunk(chunk):
+        if not await self._turn.ports.store.put_chunk(chunk):
             raise Fenced(f"another turn writes the output of step {self._step!r}")
         self._rows += 1
         self._standing = number

@@ -22,16 +22,16 @@ from stepwell.core.records import HookRow, Millis
 from stepwell.core.state import HookState, StepState
 from stepwell.engine import hooks
 from stepwell.engine.replay import Replay
-from stepwell.engine.scope import TurnScope
 from stepwell.engine.step_runner import Broken, Done, EntryOutcome, Failed, StepEntry, Waiting
+from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import Failure
 
 
 class Performer:
     """Performs the commands of one turn."""
 
-    def __init__(self, scope: TurnScope, replay: Replay, fraction: Callable[[], float]) -> None:
-        self._scope = scope
+    def __init__(self, turn: TurnContext, replay: Replay, fraction: Callable[[], float]) -> None:
+        self._turn = turn
         self._replay = replay
         self._fraction = fraction
         self._entries: dict[str, StepEntry] = {}
@@ -77,9 +77,9 @@ class Performer:
     def _place(self, command: Command) -> None:
         """Find out when a command can begin: now, at a time, or not in this turn."""
         if isinstance(command, RunStep):
-            begins = self._step_begins(self._scope.state.steps.get(command.id))
+            begins = self._step_begins(self._turn.state.steps.get(command.id))
         elif isinstance(command, OpenHook):
-            begins = self._hook_begins(self._scope.state.hooks.get(command.id))
+            begins = self._hook_begins(self._turn.state.hooks.get(command.id))
         else:
             begins = command.due
         if begins is None:
@@ -113,12 +113,12 @@ class Performer:
         if pending is None:  # withdrawn in the meantime
             heappop(self._alarms)
             return True
-        if not self._scope.due(due):
+        if not self._turn.due(due):
             return False
         heappop(self._alarms)
         command = pending.command
         if isinstance(command, StartTimer):
-            at = max(self._scope.journal.now(), due)
+            at = max(self._turn.journal.now(), due)
             self._record(e.TimerFired(at=at, timer=command.id, name=command.name, due=due))
         elif isinstance(command, RunStep):
             self._ready.append(command)
@@ -130,23 +130,23 @@ class Performer:
     async def _start(self) -> None:
         commands, self._ready = self._ready, []
         ready = [
-            StepEntry(self._scope, command, self._report_entry)
+            StepEntry(self._turn, command, self._report_entry)
             for command in commands
             if not self._interrupted_too_often(command)
         ]
-        if self._scope.redelivered:
-            # The last delivery of this message may have died in one of these: count the tries.
+        if self._turn.redelivered:
+            # The last delivery of this message may have died in one of these: count the attempts.
             for entry in ready:
                 self._record_start(entry)
-        if ready and self._scope.journal.needs_flush:
-            await self._scope.journal.flush()
+        if ready and self._turn.journal.needs_flush:
+            await self._turn.journal.flush()
         for entry in ready:
             if entry.step_id in self._replay.pending:
                 self._entries[entry.step_id] = entry
                 entry.start()
 
     def _interrupted_too_often(self, command: RunStep) -> bool:
-        known = self._scope.state.steps.get(command.id)
+        known = self._turn.state.steps.get(command.id)
         if known is None or known.status != "started":
             return False
         if known.attempts < command.step.retry.max_attempts:
@@ -160,9 +160,9 @@ class Performer:
 
     def _record_start(self, entry: StepEntry) -> None:
         command = entry.command
-        self._scope.journal.record(
+        self._turn.journal.record(
             e.StepStarted(
-                at=self._scope.journal.now(),
+                at=self._turn.journal.now(),
                 step=command.id,
                 name=command.step.name,
                 digest=command.digest,
@@ -171,15 +171,15 @@ class Performer:
         )
 
     async def _open(self, command: OpenHook) -> None:
-        scope = self._scope
+        turn = self._turn
         try:
-            row = await hooks.put_row(scope, command.id, command.hook, None)
+            row = await hooks.put_row(turn, command.id, command.hook, None)
         except BaseException as error:  # a port failed: the turn ends with it
             self._report(partial(_raise, error), command.id)
             return
         try:
             if row.status == "PENDING":
-                await hooks.notify(scope, row, command.hook.on_created)
+                await hooks.notify(turn, row, command.hook.on_created)
         except BaseException as error:  # the author's function may raise anything
             self._report(partial(self._notify_failed, command, row, error), command.id)
             return
@@ -206,7 +206,7 @@ class Performer:
             return
         loop = asyncio.get_running_loop()
         if self._look is None:
-            every = self._scope.settings.look_every / 1000
+            every = self._turn.settings.look_every / 1000
             self._look = loop.call_later(every, self._wake)
         self._waiter = loop.create_future()
         due = self._alarms[0][0] if self._alarms else None
@@ -222,11 +222,11 @@ class Performer:
             await self._look_at_header()
 
     async def _alarm(self, due: Millis) -> None:
-        await self._scope.ports.clock.sleep_until(due)
+        await self._turn.ports.clock.sleep_until(due)
         self._wake()
 
     async def _look_at_header(self) -> None:
-        header = await self._scope.ports.store.get_header(self._scope.run_id)
+        header = await self._turn.ports.store.get_header(self._turn.run_id)
         if header is not None and header.cancel_requested:
             for entry in self._entries.values():
                 entry.flag_cancelled()
@@ -245,7 +245,7 @@ class Performer:
         self._entries.pop(command.id, None)
         if isinstance(outcome, Broken):
             raise outcome.error
-        at = self._scope.journal.now()
+        at = self._turn.journal.now()
         if isinstance(outcome, Done):
             completed = e.StepCompleted(
                 at=at,
@@ -263,12 +263,12 @@ class Performer:
         elif self._failed(entry, outcome):
             self._place(command)
             return None
-        hook_ids = hooks.open_hooks_of(self._scope, command.id)
+        hook_ids = hooks.open_hooks_of(self._turn, command.id)
         return self._close(hook_ids) if hook_ids else None
 
     def _suspended(self, entry: StepEntry, outcome: Waiting, at: Millis) -> None:
         command = entry.command
-        self._scope.journal.record(
+        self._turn.journal.record(
             e.StepSuspended(
                 at=at,
                 step=command.id,
@@ -282,16 +282,16 @@ class Performer:
         )
 
     def _failed(self, entry: StepEntry, outcome: Failed) -> bool:
-        """Record a failed try. Whether another one is to come."""
+        """Record a failed attempt. Whether another one is to come."""
         command = entry.command
-        now = self._scope.journal.now()
+        now = self._turn.journal.now()
         due = command.step.retry.decide(
             outcome.error, entry.attempt, fraction=self._fraction(), now=now
         )
         if due is None:
             self._fail(command, entry.attempt, outcome.failure, outcome.reason)
             return False
-        self._scope.journal.record(
+        self._turn.journal.record(
             e.StepRetryScheduled(
                 at=now,
                 step=command.id,
@@ -307,7 +307,7 @@ class Performer:
     def _fail(self, command: RunStep, attempt: int, failure: Failure, reason: Any) -> None:
         self._record(
             e.StepFailed(
-                at=self._scope.journal.now(),
+                at=self._turn.journal.now(),
                 step=command.id,
                 name=command.step.name,
                 digest=command.digest,
@@ -318,27 +318,27 @@ class Performer:
         )
 
     async def _close(self, hook_ids: list[str]) -> None:
-        await hooks.close_all(self._scope, hook_ids)
+        await hooks.close_all(self._turn, hook_ids)
 
     def _opened(self, row: HookRow) -> None:
         if row.status == "PENDING":
-            self._scope.journal.record(hooks.opened(self._scope, row))
+            self._turn.journal.record(hooks.opened(self._turn, row))
             return
-        event = hooks.decision_event(self._scope, row)
+        event = hooks.decision_event(self._turn, row)
         if event is not None:
             self._record(event)
 
     def _notify_failed(
         self, command: OpenHook, row: HookRow, error: BaseException
     ) -> Coroutine[Any, Any, None] | None:
-        known = self._scope.state.hooks.get(command.id)
+        known = self._turn.state.hooks.get(command.id)
         attempt = 1 if known is None else known.notify_attempts + 1
-        now = self._scope.journal.now()
-        policy = self._scope.settings.notify_retry
+        now = self._turn.journal.now()
+        policy = self._turn.settings.notify_retry
         due = policy.decide(error, attempt, fraction=self._fraction(), now=now)
         if due is None:
             return self._notify_failed_for_good(row, error)
-        self._scope.journal.record(
+        self._turn.journal.record(
             e.HookNotifyFailed(
                 at=now,
                 hook=command.id,
@@ -352,20 +352,20 @@ class Performer:
         return None
 
     def _failure(self, row: HookRow, error: BaseException) -> Failure:
-        return redact(describe(error), [hooks.token_of(self._scope, row)])
+        return redact(describe(error), [hooks.token_of(self._turn, row)])
 
     async def _notify_failed_for_good(self, row: HookRow, error: BaseException) -> None:
         # The row first: from here on nobody can answer what nobody was told of. It carries the
         # failure, so that a turn that finds it after a crash records the same.
-        decision = unnotified(self._failure(row, error), self._scope.journal.now())
-        store = self._scope.ports.store
-        standing = await store.decide_hook(self._scope.run_id, row.hook_id, decision)
-        event = None if standing is None else hooks.decision_event(self._scope, standing)
+        decision = unnotified(self._failure(row, error), self._turn.journal.now())
+        store = self._turn.ports.store
+        standing = await store.decide_hook(self._turn.run_id, row.hook_id, decision)
+        event = None if standing is None else hooks.decision_event(self._turn, standing)
         if event is not None:
             self._record(event)
 
     def _record(self, event: e.Event, value: Any = None) -> None:
-        self._scope.journal.record(event)
+        self._turn.journal.record(event)
         if isinstance(event, e.StepCompleted):
             self._replay.feed(event, value)
         else:
@@ -401,7 +401,7 @@ class Performer:
         if self._look is not None:
             self._look.cancel()
         if self._leaving:
-            grace = self._scope.settings.step_grace / 1000
+            grace = self._turn.settings.step_grace / 1000
             await asyncio.wait(self._leaving, timeout=grace)
 
 

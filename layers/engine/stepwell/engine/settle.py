@@ -19,7 +19,7 @@ from stepwell.core.state import Alarm
 from stepwell.engine import hooks
 from stepwell.engine.journal import Fenced
 from stepwell.engine.replay import Cancelled, Outcome, Raised, Replay, Returned
-from stepwell.engine.scope import TurnScope
+from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import Failure, PayloadError, StepFailed, UsageError
 
 #: Waits that a header shows, the oldest; a header is one item and has a size.
@@ -34,45 +34,45 @@ _STATUS = {
 
 
 async def finish(
-    scope: TurnScope, workflow: WorkflowDefinition, outcome: Outcome, before: Alarm | None
+    turn: TurnContext, workflow: WorkflowDefinition, outcome: Outcome, before: Alarm | None
 ) -> None:
     """End the run: close its open rows, write its last events, then its header, drop the timer."""
-    await _close_rows(scope)
-    scope.journal.record(await _last_event(scope, workflow, outcome))
-    await scope.journal.flush()
-    await write_header(scope)
+    await _close_rows(turn)
+    turn.journal.record(await _last_event(turn, workflow, outcome))
+    await turn.journal.flush()
+    await write_header(turn)
     if before is not None:
-        await scope.ports.timers.cancel(scope.run_id, before.wait_id, before.arm)
+        await turn.ports.timers.cancel(turn.run_id, before.wait_id, before.arm)
 
 
-async def _close_rows(scope: TurnScope) -> None:
+async def _close_rows(turn: TurnContext) -> None:
     # A row found decided is recorded: its answer was promised to somebody.
-    left = [row.hook_id for row in scope.rows.values() if hooks.is_open(scope, row)]
-    await hooks.close_all(scope, left)
+    left = [row.hook_id for row in turn.rows.values() if hooks.is_open(turn, row)]
+    await hooks.close_all(turn, left)
 
 
 async def _last_event(
-    scope: TurnScope, workflow: WorkflowDefinition, outcome: Outcome
+    turn: TurnContext, workflow: WorkflowDefinition, outcome: Outcome
 ) -> e.RunCompleted | e.RunFailed | e.RunCancelled:
-    at = scope.journal.now()
+    at = turn.journal.now()
     if isinstance(outcome, Cancelled):
-        cancel = scope.state.cancel
+        cancel = turn.state.cancel
         return e.RunCancelled(at=at, reason=None if cancel is None else cancel.reason)
     if isinstance(outcome, Returned):
         try:
-            return e.RunCompleted(at=at, result=await _result(scope, workflow, outcome))
+            return e.RunCompleted(at=at, result=await _result(turn, workflow, outcome))
         except PayloadError as error:
             return e.RunFailed(at=at, error=describe(error))
     assert isinstance(outcome, Raised)
     return e.RunFailed(at=at, error=failure_of(outcome.error))
 
 
-async def _result(scope: TurnScope, workflow: WorkflowDefinition, outcome: Returned) -> str:
+async def _result(turn: TurnContext, workflow: WorkflowDefinition, outcome: Returned) -> str:
     owner = f"workflow {workflow.name!r}"
     if outcome.value is STEP_HOOK_TIMEOUT:
         raise PayloadError(owner, "$", "STEP_HOOK_TIMEOUT is a mark, not a value")
     text, _ = workflow.result.round_trip(outcome.value)
-    return await scope.values.put(text, owner)
+    return await turn.values.put(text, owner)
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -83,9 +83,9 @@ def failure_of(error: BaseException) -> Failure:
     return failure
 
 
-async def note_waits(scope: TurnScope, replay: Replay) -> None:
+async def note_waits(turn: TurnContext, replay: Replay) -> None:
     """Record what the run waits for from here on, and what it does not wait for any more."""
-    state, journal, pending = scope.state, scope.journal, replay.pending
+    state, journal, pending = turn.state, turn.journal, replay.pending
     for waiting in pending.values():
         command = waiting.command
         if isinstance(command, StartTimer) and command.id not in state.timers:
@@ -104,56 +104,56 @@ async def note_waits(scope: TurnScope, replay: Replay) -> None:
             )
     left = [
         row.hook_id
-        for row in scope.rows.values()
-        if hooks.is_open(scope, row) and (row.step or row.hook_id) not in pending
+        for row in turn.rows.values()
+        if hooks.is_open(turn, row) and (row.step or row.hook_id) not in pending
     ]
-    await hooks.close_all(scope, left)
+    await hooks.close_all(turn, left)
 
 
-async def suspend(scope: TurnScope, before: Alarm | None) -> None:
+async def suspend(turn: TurnContext, before: Alarm | None) -> None:
     """Leave the run waiting: events, then the timer, then the header."""
-    await scope.journal.flush()
-    await set_alarm(scope, before)
-    await write_header(scope)
+    await turn.journal.flush()
+    await set_alarm(turn, before)
+    await write_header(turn)
 
 
-async def set_alarm(scope: TurnScope, before: Alarm | None) -> None:
+async def set_alarm(turn: TurnContext, before: Alarm | None) -> None:
     """Start the timer that wakes the run next, and stop the one before if it is over for good.
 
     One that may be needed again is left to fire: a turn that was overtaken in the meantime must not
     stop what its successor counts on, and a wake-up too many is harmless.
     """
-    after, timers = scope.state.next_alarm(), scope.ports.timers
-    if after is not None and (after != before or not scope.settled):
-        await timers.start(scope.run_id, after.wait_id, after.arm, after.due)
-    if before is not None and before not in set(scope.state.alarms()):
-        await timers.cancel(scope.run_id, before.wait_id, before.arm)
+    after, timers = turn.state.next_alarm(), turn.ports.timers
+    if after is not None and (after != before or not turn.settled):
+        await timers.start(turn.run_id, after.wait_id, after.arm, after.due)
+    if before is not None and before not in set(turn.state.alarms()):
+        await timers.cancel(turn.run_id, before.wait_id, before.arm)
 
 
-async def hand_over(scope: TurnScope, before: Alarm | None) -> None:
+async def hand_over(turn: TurnContext, before: Alarm | None) -> None:
     """The turn is out of time: make all durable and wake the next one."""
-    await suspend(scope, before)
+    await suspend(turn, before)
     # From the id of the message, not from what it says: a redelivery sends the same again, while
     # a second message of the same text is another cause.
-    await scope.ports.queue.send(Continue(run_id=scope.run_id, cause=scope.message_id))
+    await turn.ports.queue.send(Continue(run_id=turn.run_id, cause=turn.message_id))
 
 
-async def block(scope: TurnScope, reason: str, before: Alarm | None) -> None:
+async def block(turn: TurnContext, reason: str, before: Alarm | None) -> None:
     """Note on the header that the run cannot go on with this code.
 
     What was decided outside is recorded all the same: the message that brought it is done with.
     """
-    await scope.journal.flush()
-    await set_alarm(scope, before)
-    known = scope.header.attention
+    await turn.journal.flush()
+    await set_alarm(turn, before)
+    known = turn.header.attention
     if known is None or known.reason != reason:
-        known = Attention(kind="BLOCKED", reason=reason, since=scope.journal.now())
-    await write_header(scope, known)
+        known = Attention(kind="BLOCKED", reason=reason, since=turn.journal.now())
+    await write_header(turn, known)
 
 
-async def write_header(scope: TurnScope, attention: Attention | None = None) -> None:
+async def write_header(turn: TurnContext, attention: Attention | None = None) -> None:
     """Make the header agree with the log. Writes nothing if it does."""
-    header, state = scope.header, scope.state
+    header, state = turn.header, turn.state
     assert state.status is not None
     waits = () if state.terminal else state.waits()
     agreeing = replace(
@@ -167,12 +167,12 @@ async def write_header(scope: TurnScope, attention: Attention | None = None) -> 
         error=state.error,
     )
     if agreeing != header:
-        await _update(scope, replace(agreeing, updated_at=scope.ports.clock.now()))
+        await _update(turn, replace(agreeing, updated_at=turn.ports.clock.now()))
 
 
-async def _update(scope: TurnScope, header: RunHeader) -> None:
-    if not await scope.ports.store.update_header(header):
-        raise Fenced(f"the header of run {scope.run_id!r} is already further on")
+async def _update(turn: TurnContext, header: RunHeader) -> None:
+    if not await turn.ports.store.update_header(header):
+        raise Fenced(f"the header of run {turn.run_id!r} is already further on")
 
 
 def waits_for_nothing() -> Raised:

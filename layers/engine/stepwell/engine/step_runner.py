@@ -29,8 +29,8 @@ from stepwell.engine import hooks
 from stepwell.engine.journal import Fenced
 from stepwell.engine.output import Output
 from stepwell.engine.ports import TransientError
-from stepwell.engine.scope import TurnScope
 from stepwell.engine.threads import in_thread
+from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import (
     AmbiguousHook,
     Failure,
@@ -57,7 +57,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The try failed; `error` is what decides about another one."""
+    """The attempt failed; `error` is what decides about another one."""
 
     error: BaseException
     failure: Failure
@@ -109,19 +109,19 @@ class StepEntry(StepContext):
 
     def __init__(
         self,
-        scope: TurnScope,
+        turn: TurnContext,
         command: RunStep,
         report: Callable[[StepEntry, EntryOutcome], None],
     ) -> None:
-        known = scope.state.steps.get(command.id)
+        known = turn.state.steps.get(command.id)
         self.command = command
-        self.run_id = scope.run_id
+        self.run_id = turn.run_id
         self.step_id = command.id
         self.name = command.step.name
         self.attempt = 1 if known is None else known.attempts + 1
         self.entry = 1 if known is None else known.entries + 1
         self.blocking = command.step.colour == "sync"
-        self._scope = scope
+        self._turn = turn
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._counts: dict[str, int] = {}
@@ -130,7 +130,7 @@ class StepEntry(StepContext):
         self._answers: frozenset[str] = frozenset()
         self._made: list[Coroutine[Any, Any, Any]] = []
         self._tokens: list[str] = []
-        self._output = Output(scope, command)
+        self._output = Output(turn, command)
 
     # -- running -----------------------------------------------------------------------------
 
@@ -192,8 +192,8 @@ class StepEntry(StepContext):
             )
         self._refuse_forgotten()
         text, value = step.result.round_trip(value)
-        if not self._scope.values.is_small(text):
-            text = await self._port(self._scope.values.put(text, f"step {self.name!r}"))
+        if not self._turn.values.is_small(text):
+            text = await self._port(self._turn.values.put(text, f"step {self.name!r}"))
         if step.chunk is not None:
             await self._port(self._output.end())
         return Done(text, value, self._output.position)
@@ -201,7 +201,7 @@ class StepEntry(StepContext):
     async def _in_thread(self) -> Any:
         function = self.command.step.function
         args, kwargs = self.command.args, self.command.kwargs
-        return await in_thread(self._scope.pool, lambda: function(*args, **kwargs))
+        return await in_thread(self._turn.pool, lambda: function(*args, **kwargs))
 
     async def _streamed(self) -> Any:
         chunk_codec = self.command.step.chunk
@@ -223,7 +223,7 @@ class StepEntry(StepContext):
 
     async def _put_chunk(self, text: str) -> None:
         owner = f"output of step {self.name!r}"
-        chunk = await self._port(self._scope.values.put(text, owner))
+        chunk = await self._port(self._turn.values.put(text, owner))
         await self._port(self._output.put(chunk))
 
     # -- ending ------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class StepEntry(StepContext):
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for this try any more."""
+        """Whether nobody waits for this attempt any more."""
         return self._timed_out or self._withdrawn or self._cancel_seen
 
     def _check_open(self) -> None:
@@ -246,7 +246,7 @@ class StepEntry(StepContext):
 
     def _timeout(self) -> Failed:
         step = self.command.step
-        error = TimeoutError(f"the try took longer than {(step.timeout or 0) / 1000:g} s")
+        error = TimeoutError(f"the attempt took longer than {(step.timeout or 0) / 1000:g} s")
         return Failed(error, describe(error), "timeout")
 
     def _time_out(self) -> None:
@@ -269,7 +269,7 @@ class StepEntry(StepContext):
             # A thread cannot be cancelled: it is left behind, and its primitives raise.
             abandon()
         else:
-            self._loop.call_later(self._scope.settings.step_grace / 1000, abandon)
+            self._loop.call_later(self._turn.settings.step_grace / 1000, abandon)
 
     def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
         """A primitive was called and is to be awaited."""
@@ -314,18 +314,18 @@ class StepEntry(StepContext):
         """Wait for a hook's decision; suspends the step if there is none yet."""
         self._check_open()
         hook_id = self._hook_id(definition.name, key)
-        known = self._scope.state.hooks.get(hook_id)
+        known = self._turn.state.hooks.get(hook_id)
         if known is None:
             await self._open(hook_id, definition)
             self._check_open()
-            known = self._scope.state.hooks[hook_id]
+            known = self._turn.state.hooks[hook_id]
         if known.open:
             await self._let_others_open()
             self._suspend()
         self._taken.add(hook_id)
         if known.status == "received":
             assert known.payload is not None
-            text = await self._port(self._scope.values.get(known.payload))
+            text = await self._port(self._turn.values.get(known.payload))
             return definition.payload.decode(text)
         if known.status == "closed":
             raise HookError(hook_id, definition.name, "it was closed")
@@ -350,7 +350,7 @@ class StepEntry(StepContext):
         if self._timer is not None:
             self._timer.cancel()
         # A body that swallows the suspension is not let run on for ever.
-        grace = self._scope.settings.step_grace / 1000
+        grace = self._turn.settings.step_grace / 1000
         self._timer = self._loop.call_later(
             grace, self._stop, lambda: self._finish(self._waiting())
         )
@@ -384,15 +384,15 @@ class StepEntry(StepContext):
             opened.set()
 
     async def _put_and_notify(self, hook_id: str, definition: HookDefinition) -> None:
-        scope = self._scope
-        row = await self._port(hooks.put_row(scope, hook_id, definition, self.step_id))
+        turn = self._turn
+        row = await self._port(hooks.put_row(turn, hook_id, definition, self.step_id))
         self._check_open()
-        if hooks.record_decision(scope, row):
+        if hooks.record_decision(turn, row):
             return
-        self._tokens.append(hooks.token_of(scope, row))
-        await hooks.notify(scope, row, definition.on_created)
-        if not self._over and hook_id not in scope.state.hooks:
-            scope.journal.record(hooks.opened(scope, row))
+        self._tokens.append(hooks.token_of(turn, row))
+        await hooks.notify(turn, row, definition.on_created)
+        if not self._over and hook_id not in turn.state.hooks:
+            turn.journal.record(hooks.opened(turn, row))
 
     # -- checkpoints -------------------------------------------------------------------------
 
@@ -402,7 +402,7 @@ class StepEntry(StepContext):
         if self._checkpoint_deleted:
             return None
         checkpoint = await self._port(
-            self._scope.ports.store.get_checkpoint(self.run_id, self.step_id)
+            self._turn.ports.store.get_checkpoint(self.run_id, self.step_id)
         )
         if checkpoint is None:
             return None
@@ -410,7 +410,7 @@ class StepEntry(StepContext):
         if checkpoint.save_id not in (self._save_id, self._loaded_id):
             await self._port(self._output.resume_from(checkpoint))
             self._loaded_id = checkpoint.save_id
-        text = await self._port(self._scope.values.get(checkpoint.value))
+        text = await self._port(self._turn.values.get(checkpoint.value))
         return codec(annotation, f"checkpoint of step {self.name!r}").decode(text)
 
     async def save_checkpoint(self, data: Any, annotation: Any) -> None:
@@ -418,24 +418,24 @@ class StepEntry(StepContext):
         self._check_open()
         owner = f"checkpoint of step {self.name!r}"
         text = codec(checkpoint_type(data, annotation), owner).encode(data)
-        await self._port(self._save(await self._port(self._scope.values.put(text, owner))))
+        await self._port(self._save(await self._port(self._turn.values.put(text, owner))))
         self._checkpoint_deleted = False
 
     async def _save(self, value: Payload) -> None:
-        scope = self._scope
-        save_id = scope.ports.ids.new_id()
+        turn = self._turn
+        save_id = turn.ports.ids.new_id()
         checkpoint = Checkpoint(
             run_id=self.run_id,
             step=self.step_id,
             # Not what is only buffered: whoever takes over from a dead turn must not be behind it.
-            last_event=scope.journal.durable,
+            last_event=turn.journal.durable,
             save_id=save_id,
-            saved_at=scope.ports.clock.now(),
+            saved_at=turn.ports.clock.now(),
             output=self._output.position,
             answers=tuple(sorted(self._answers | self._taken)),
             value=value,
         )
-        if not await scope.ports.store.put_checkpoint(checkpoint):
+        if not await turn.ports.store.put_checkpoint(checkpoint):
             raise Fenced(f"a later turn saved the checkpoint of step {self.step_id!r}")
         self._save_id = save_id
 

@@ -28,9 +28,9 @@ from stepwell.engine.perform import Performer
 from stepwell.engine.ports import Ports, RunRows, TransientError
 from stepwell.engine.puts import Puts
 from stepwell.engine.replay import Blocked, Raised, Replay
-from stepwell.engine.scope import TurnScope
 from stepwell.engine.settings import Settings
 from stepwell.engine.threads import ThreadPool
+from stepwell.engine.turn_context import TurnContext
 from stepwell.engine.values import Values, payloads_of
 from stepwell.errors import DefinitionError, PayloadError
 
@@ -93,20 +93,20 @@ class Engine:
         log = [event for commit in rows.commits for event in commit.events]
         state = fold(log)
         delivered = _Delivered(message, message_id, receive_count)
-        scope = self._scope(delivered, header, state, rows)
+        turn = self._context(delivered, header, state, rows)
         if state.terminal:
-            await settle.write_header(scope)
+            await settle.write_header(turn)
             return TurnEnd.NOTHING
         before = state.next_alarm()
-        await self._settle_decisions(scope, message)
-        decided = self._record_decided(scope, message)
+        await self._settle_decisions(turn, message)
+        decided = self._record_decided(turn, message)
         workflow = self._registry.workflow(header.workflow)
         if workflow is None:
             reason = f"workflow {header.workflow!r} is not registered here"
-            _LOG.warning("run %s is blocked: %s", scope.run_id, reason)
-            await settle.block(scope, reason, before)
+            _LOG.warning("run %s is blocked: %s", turn.run_id, reason)
+            await settle.block(turn, reason, before)
             return TurnEnd.BLOCKED
-        return await self._replay(scope, workflow, [*log, *decided], before)
+        return await self._replay(turn, workflow, [*log, *decided], before)
 
     async def _put_header(self, message: Message) -> RunHeader:
         if not isinstance(message, StartRun):
@@ -125,16 +125,16 @@ class Engine:
         attention = Attention(kind="STUCK", reason=reason, since=now)
         await self.ports.store.update_header(replace(header, attention=attention, updated_at=now))
 
-    def _scope(
+    def _context(
         self,
         delivered: _Delivered,
         header: RunHeader,
         state: RunState,
         rows: RunRows,
-    ) -> TurnScope:
+    ) -> TurnContext:
         ports = self.ports
-        turn = ports.ids.new_id()
-        return TurnScope(
+        turn_id = ports.ids.new_id()
+        return TurnContext(
             header=header,
             ports=ports,
             settings=self.settings,
@@ -142,7 +142,7 @@ class Engine:
             notifiers=self._notifiers,
             puts=Puts(),
             state=state,
-            journal=Journal(ports.store, ports.clock, header.run_id, turn, state),
+            journal=Journal(ports.store, ports.clock, header.run_id, turn_id, state),
             values=Values(ports.blobs, self.settings.sizes),
             rows={row.hook_id: row for row in rows.hooks},
             time=reference_time(delivered.message, ports.clock.now()),
@@ -151,53 +151,51 @@ class Engine:
             settled=_is_settled(delivered, header, state),
         )
 
-    async def _settle_decisions(self, scope: TurnScope, message: Message) -> None:
+    async def _settle_decisions(self, turn: TurnContext, message: Message) -> None:
         """Decide rows that the message or a deadline decides; take what others decided."""
         for hook_id, decision in due_decisions(
-            list(scope.rows.values()), message, scope.time
+            list(turn.rows.values()), message, turn.time
         ).items():
-            row: HookRow | None = await self.ports.store.decide_hook(
-                scope.run_id, hook_id, decision
-            )
+            row: HookRow | None = await self.ports.store.decide_hook(turn.run_id, hook_id, decision)
             if row is not None:
-                scope.rows[hook_id] = row
+                turn.rows[hook_id] = row
 
     @staticmethod
-    def _record_decided(scope: TurnScope, message: Message) -> list[e.Event]:
+    def _record_decided(turn: TurnContext, message: Message) -> list[e.Event]:
         events: list[e.Event] = []
-        if scope.state.started is None:
-            events.append(first_event(scope.header))
-            scope.journal.record(events[0])
-        decided = decide(scope.state, scope.rows.values(), message, scope.time)
+        if turn.state.started is None:
+            events.append(first_event(turn.header))
+            turn.journal.record(events[0])
+        decided = decide(turn.state, turn.rows.values(), message, turn.time)
         for event in decided:
-            scope.journal.record(event)
+            turn.journal.record(event)
         return events + decided
 
     async def _replay(
         self,
-        scope: TurnScope,
+        turn: TurnContext,
         workflow: WorkflowDefinition,
         history: list[e.Event],
         before: Alarm | None,
     ) -> TurnEnd:
-        texts = await scope.values.texts(payloads_of(scope.header, history, scope.rows.values()))
+        texts = await turn.values.texts(payloads_of(turn.header, history, turn.rows.values()))
         try:
             replay = Replay(
-                scope.run_id, workflow, scope.state, texts, grace=self.settings.step_grace / 1000
+                turn.run_id, workflow, turn.state, texts, grace=self.settings.step_grace / 1000
             )
         except (PayloadError, DefinitionError) as error:
-            return await self._input_unfit(scope, workflow, error, before)
-        performer = Performer(scope, replay, self._fraction)
+            return await self._input_unfit(turn, workflow, error, before)
+        performer = Performer(turn, replay, self._fraction)
         try:
             replay.run(history)
-            held = await self._perform(scope, replay, performer)
+            held = await self._perform(turn, replay, performer)
             await performer.stop()
-            await scope.puts.settle()
-            return await self._settle(scope, workflow, replay, before, held=held)
+            await turn.puts.settle()
+            return await self._settle(turn, workflow, replay, before, held=held)
         finally:
             try:
                 await performer.stop()
-                await scope.puts.close()
+                await turn.puts.close()
             finally:
                 # Also when this turn is cancelled: code that were collected later would run its
                 # cleanup outside of its run.
@@ -205,40 +203,40 @@ class Engine:
 
     async def _input_unfit(
         self,
-        scope: TurnScope,
+        turn: TurnContext,
         workflow: WorkflowDefinition,
         error: PayloadError | DefinitionError,
         before: Alarm | None,
     ) -> TurnEnd:
         # A new run was started wrongly and fails; for an old one it is the code that changed.
-        if scope.header.last_event:
+        if turn.header.last_event:
             reason = f"the recorded input does not fit the workflow's parameters now: {error}"
-            _LOG.warning("run %s is blocked: %s", scope.run_id, reason)
-            await settle.block(scope, reason, before)
+            _LOG.warning("run %s is blocked: %s", turn.run_id, reason)
+            await settle.block(turn, reason, before)
             return TurnEnd.BLOCKED
-        await settle.finish(scope, workflow, Raised(error), before)
+        await settle.finish(turn, workflow, Raised(error), before)
         return TurnEnd.ENDED
 
-    async def _perform(self, scope: TurnScope, replay: Replay, performer: Performer) -> bool:
+    async def _perform(self, turn: TurnContext, replay: Replay, performer: Performer) -> bool:
         """Perform and feed until nothing is left to do now. Whether steps were held back."""
         loop = asyncio.get_running_loop()
-        stop_at = loop.time() + scope.settings.turn_time / 1000
+        stop_at = loop.time() + turn.settings.turn_time / 1000
         while replay.outcome is None:
             held = await performer.begin(new_steps=loop.time() < stop_at)
             if replay.outcome is not None:
                 break
             if not performer.busy:
                 return held
-            if scope.journal.needs_flush and not performer.reported:
+            if turn.journal.needs_flush and not performer.reported:
                 # Nothing else to do: outcomes must not wait for the slowest of their siblings.
-                await scope.journal.flush()
+                await turn.journal.flush()
             await performer.wait()
             await performer.take_reports()
         return False
 
     @staticmethod
     async def _settle(
-        scope: TurnScope,
+        turn: TurnContext,
         workflow: WorkflowDefinition,
         replay: Replay,
         before: Alarm | None,
@@ -247,19 +245,19 @@ class Engine:
     ) -> TurnEnd:
         outcome = replay.outcome
         if isinstance(outcome, Blocked):
-            _LOG.warning("run %s is blocked: %s", scope.run_id, outcome.error)
-            await settle.block(scope, str(outcome.error), before)
+            _LOG.warning("run %s is blocked: %s", turn.run_id, outcome.error)
+            await settle.block(turn, str(outcome.error), before)
             return TurnEnd.BLOCKED
         if outcome is None:
-            await settle.note_waits(scope, replay)
+            await settle.note_waits(turn, replay)
             if held:
-                await settle.hand_over(scope, before)
+                await settle.hand_over(turn, before)
                 return TurnEnd.HANDED_OVER
-            if scope.state.waits():
-                await settle.suspend(scope, before)
+            if turn.state.waits():
+                await settle.suspend(turn, before)
                 return TurnEnd.WAITING
             outcome = settle.waits_for_nothing()
-        await settle.finish(scope, workflow, outcome, before)
+        await settle.finish(turn, workflow, outcome, before)
         return TurnEnd.ENDED
 
 

@@ -76,11 +76,6 @@ class SkippingClock:
             with self._lock:
                 self._sleepers.remove(sleeper)
 
-    def next_wake(self) -> Millis | None:
-        """The earliest time that somebody sleeps for; None when nobody does."""
-        with self._lock:
-            return min((sleeper.due for sleeper in self._sleepers), default=None)
-
     def _move(self, time: Millis) -> None:
         self._now = time
         for sleeper in self._sleepers:

@@ -15,13 +15,13 @@ from stepwell.engine.values import Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnScope:
-    """One turn. `header` is as it was loaded. `time` is what it judges deadlines by; `message_id` is the queue's id of
-    its message, `redelivered` that it came before.
+class TurnContext:
+    """One turn. `header` is as it was loaded; `time` is what deadlines are judged by.
 
-    `settled` says that the last turn left the run with its timer set and its header written. `pool`
-    runs `def` steps, `notifiers` what such a step waits for: the two must not share threads.
-    `rows` holds the run's hook rows by hook id, those put in this turn added to those loaded.
+    `message_id` is the queue's id of its message, `redelivered` says that it came before. `settled`
+    says that the last turn left the run with its timer set and its header written. `pool` runs
+    `def` steps, `notifiers` what such a step waits for: the two must not share threads. `rows` holds
+    the run's hook rows by hook id, those put in this turn added to those loaded.
     """
 
     header: RunHeader
