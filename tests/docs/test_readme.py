@@ -24,11 +24,12 @@ def example(name: str) -> str:
 def shop(tmp_path: Path) -> Path:
     (tmp_path / "shop.py").write_text(example("quickstart"), encoding="utf-8")
     (tmp_path / "test_shop.py").write_text(example("test"), encoding="utf-8")
+    (tmp_path / "desk.py").write_text(example("client"), encoding="utf-8")
     return tmp_path
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("STEPWELL")}
+def run(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("STEPWELL")} | more
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -44,6 +45,39 @@ def test_the_test_of_the_readme_passes(shop: Path) -> None:
     ended = run(shop, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shop.py")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "1 passed" in ended.stdout
+
+
+#: Code of a user's own that drives `desk.py`, with a worker between its calls.
+DRIVER = """
+import asyncio, subprocess, sys
+import desk
+from shop import Review
+
+def work():
+    subprocess.run([sys.executable, "-m", "stepwell.cli.main", "worker", "shop", "--until-idle"],
+                   check=True)
+
+run_id = asyncio.run(desk.ask("o-1", 40))
+assert asyncio.run(desk.ask("o-1", 40)) == run_id
+work()
+asyncio.run(desk.answer(run_id, Review(approved=False)))
+work()
+assert asyncio.run(desk.outcome("o-1", 40)) == "rejected"
+assert asyncio.run(desk.said(run_id, "review_refund:1")) == []
+"""
+
+
+def test_the_client_of_the_readme_carries_a_refund_through(shop: Path) -> None:
+    ended = run(shop, "-c", DRIVER, STEPWELL_DB=str(shop / "runs.db"))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_a_type_checker_takes_the_examples_of_the_readme(shop: Path, tmp_path: Path) -> None:
+    checked = run(
+        shop, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"),
+        "shop.py", "desk.py", "test_shop.py", MYPYPATH=str(ROOT / "layers" / "engine"),
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_the_commands_of_the_readme_carry_a_run_to_its_sleep(shop: Path) -> None:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
-from stepwell import hook, workflow
-from stepwell.adapters.local.clock import SkippingClock
+from stepwell import hook, step, workflow
+from stepwell.adapters.local.clock import SkippingClock, SystemClock
 from stepwell.adapters.local.keys import keyring_of
+from stepwell.adapters.local.leases import Leases
+from stepwell.adapters.local.queue import SqliteQueue
 from stepwell.adapters.local.runtime import LocalEngine
 from stepwell.adapters.local.wiring import open_ports
 from stepwell.authoring.registry import Registry, registry
 from stepwell.core.messages import StartRun
-from stepwell.core.records import RunStatus
+from stepwell.core.records import Attention, RunStatus
 from stepwell.engine.settings import Settings
+from stepwell.engine.turn import header_of
 
 START = StartRun(
     run_id="run",
@@ -115,3 +122,106 @@ def test_a_run_whose_turns_keep_failing_ends_up_marked_as_stuck_and_others_go_on
             assert letter.receive_count == 10
 
     asyncio.run(play())
+
+
+def test_a_step_that_blocks_the_event_loop_keeps_its_lease(tmp_path: Path) -> None:
+    path = tmp_path / "stepwell.db"
+    lease = 600
+    others: list[int] = []
+
+    async def look_from_another() -> int:
+        with LocalEngine.open(path, lease=lease) as other:
+            return await other.run_until_idle()
+
+    @step
+    async def block() -> None:
+        clock = SystemClock()
+        over = clock.now() + lease  # it began before this step did
+        while clock.now() <= over:
+            time.sleep(0.01)  # noqa: ASYNC251 -- this is what must do no harm
+        with ThreadPoolExecutor(1) as thread:
+            others.append(thread.submit(asyncio.run, look_from_another()).result())
+
+    @workflow
+    async def blocks() -> None:
+        await block()
+
+    async def play() -> None:
+        with LocalEngine.open(path, lease=lease) as engine:
+            run = await engine.client.start(blocks)
+            await engine.serve(until_idle=True)
+            assert engine.turns == 1
+            await run.result(timeout=0)
+
+    asyncio.run(play())
+    assert others == [0]
+
+
+def test_a_message_given_back_is_not_held_by_the_lease_of_its_turn(tmp_path: Path) -> None:
+    async def play() -> None:
+        with LocalEngine.open(tmp_path / "stepwell.db", lease=60) as engine:
+            queue, clock = engine.local.queue, engine.local.ports.clock
+            leases = Leases(queue, 60)
+            await queue.send(START)
+            delivery = await queue.receive()
+            assert delivery is not None
+            with leases.held(delivery):
+                assert await moved(queue)
+            assert await queue.give_back(delivery, delay=3_600_000)
+            visible = await queue.next_visible_at()
+            leases.close()
+            assert await queue.next_visible_at() == visible
+            assert visible is not None
+            assert visible > clock.now() + 3_000_000
+
+    async def moved(queue: SqliteQueue) -> bool:
+        before = await queue.next_visible_at()
+        for _ in range(1_000):
+            if await queue.next_visible_at() != before:
+                return True
+            await asyncio.sleep(0.005)
+        return False
+
+    asyncio.run(play())
+
+
+def test_an_engine_leaves_no_thread_behind(tmp_path: Path) -> None:
+    @workflow
+    async def quick() -> int:
+        return 1
+
+    async def play() -> None:
+        with LocalEngine.open(tmp_path / "stepwell.db") as engine:
+            await engine.client.start(quick)
+            await engine.serve(until_idle=True)
+
+    asyncio.run(play())
+    assert "stepwell-leases" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_runs_are_listed_by_what_calls_for_attention(tmp_path: Path) -> None:
+    async def play() -> None:
+        with LocalEngine.open(tmp_path / "stepwell.db") as engine:
+            store = engine.local.store
+            plain = header_of(START)
+            for kind in ("BLOCKED", "STUCK"):
+                note = Attention(kind=kind, reason="it is so", since=1)
+                await store.put_header(replace(plain, run_id=kind, attention=note))
+            await store.put_header(plain)
+            for kind in ("BLOCKED", "STUCK"):
+                page = await store.list_runs(attention=kind)
+                assert [header.run_id for header in page.items] == [kind]
+            assert await store.update_header(replace(plain, run_id="STUCK"))
+            assert (await store.list_runs(attention="STUCK")).items == ()
+
+    asyncio.run(play())
+
+
+def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "stepwell.db"
+    path.touch()
+    path.chmod(0o640)
+    tmp_path.chmod(0o750)
+    LocalEngine.open(path).close()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert tmp_path.stat().st_mode & 0o777 == 0o750

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from examples.outside import connect
-from stepwell.client import OpenHook
+from stepwell.client import PendingHook
 from stepwell.core.records import RunStatus
 from stepwell.engine.turn import TurnEnd
 from stepwell.errors import HookAlreadyDecided, RunNotFound
@@ -172,7 +172,7 @@ def test_a_caller_that_dies_at_any_call_and_asks_again_changes_nothing(scenario:
                 break
 
 
-def _asked(env: Environment) -> OpenHook:
+def _asked(env: Environment) -> PendingHook:
     connect(":memory:")
     env.start(asked)
     env.run_until_idle()

@@ -63,7 +63,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenHook:
+class PendingHook:
     """A hook that waits for an answer. `token` is what `resume_hook` takes; treat it as a secret.
 
     It is empty when the key that signs it is not in the keyring any more.
@@ -353,13 +353,13 @@ class Client:
 
     async def list_hooks(
         self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
-    ) -> Page[OpenHook]:
+    ) -> Page[PendingHook]:
         """Hooks that wait for an answer, oldest first, with their tokens."""
         page = await self._ports.store.list_hooks(run_id=run_id, limit=limit, cursor=cursor)
         return Page(items=tuple(self._open_hook(row) for row in page.items), cursor=page.cursor)
 
-    def _open_hook(self, row: HookRow) -> OpenHook:
-        return OpenHook(
+    def _open_hook(self, row: HookRow) -> PendingHook:
+        return PendingHook(
             run_id=row.run_id,
             hook_id=row.hook_id,
             name=row.name,

@@ -131,7 +131,8 @@ class StepFailed(StepwellError):
     """
 
     def __init__(self, step: str, name: str, attempts: int, failure: Failure) -> None:
-        super().__init__(f"step {name!r} failed after {attempts} attempt(s): {failure}")
+        made = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        super().__init__(f"step {name!r} failed after {made}: {failure}")
         self.step = step
         self.name = name
         self.attempts = attempts

@@ -16,6 +16,7 @@ from stepwell import (
     STEP_HOOK_TIMEOUT,
     FatalError,
     Result,
+    RetryableError,
     RetryPolicy,
     current,
     define_hook,
@@ -105,6 +106,18 @@ async def fails() -> None:
     await refuse()
 
 
+@workflow
+async def stumbles_when_told() -> str:
+    await hook("go")
+    return await stumble()
+
+
+@workflow
+async def fails_when_told() -> None:
+    await hook("go")
+    await refuse()
+
+
 @step(stream=True)
 async def talk() -> AsyncIterator[Any]:
     yield "one"
@@ -115,6 +128,13 @@ async def talk() -> AsyncIterator[Any]:
 
 @workflow
 async def talks() -> str:
+    said: str = await talk()
+    return said
+
+
+@workflow
+async def talks_later() -> str:
+    await hook("go")
     said: str = await talk()
     return said
 
@@ -149,6 +169,18 @@ def meet(own: str, other: str) -> int:
 async def meets(own: str, other: str) -> int:
     await hook("go")
     return await meet.aio(own, other)
+
+
+@workflow
+async def notifies_late(delay: str) -> str:
+    def told(token: str) -> None:
+        with Path("notified").open("a") as file:
+            file.write(f"{token}\n")
+        if len(Path("notified").read_text().split()) == 1:
+            raise RetryableError("nobody is listening", retry_after=delay)
+
+    answer: str = await hook("asked", on_created=told)
+    return answer
 
 
 @step

@@ -61,6 +61,22 @@ def test_a_payload_that_does_not_fit_leaves_the_hook_open(shell: Shell) -> None:
     assert shell("hooks", "resume", token, "--payload", "-", stdin=ANSWER).code == 0
 
 
+def test_a_token_comes_from_stdin_or_from_a_file(shell: Shell) -> None:
+    run = shell.started("app:two_questions")
+    first, second = (hook["token"] for hook in run["hooks"])
+    (shell.folder / "token").write_text(f"{second}\n")
+    by_stdin = shell("hooks", "resume", "-", "--payload", "1", "--json", stdin=f"{first}\n")
+    by_file = shell("hooks", "resume", "@token", "--payload", "2", "--json")
+    assert by_stdin.json["hook_id"] == run["hooks"][0]["hook_id"]
+    assert by_file.json["hook_id"] == run["hooks"][1]["hook_id"]
+
+
+def test_token_and_payload_cannot_share_stdin(standing: Standing) -> None:
+    done = standing.shell("hooks", "resume", "-", "--payload", "-", "--json")
+    assert done.code == 2
+    assert "both" in done.error["message"]
+
+
 def test_a_payload_that_is_no_json_is_refused(standing: Standing) -> None:
     done = standing.shell("hooks", "resume", "k1.a.b.c", "--payload", "{yes}", "--json")
     assert done.code == 2

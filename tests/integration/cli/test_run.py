@@ -157,6 +157,51 @@ def test_the_error_of_a_broken_module_is_shown_with_its_place(shell: Shell) -> N
     assert "ZeroDivisionError" in done.err.splitlines()[-1]
 
 
+def test_a_notification_that_failed_is_said_and_waited_for(shell: Shell) -> None:
+    done = shell("run", "app:notifies_late", "--input", '["50ms"]', "--json")
+    assert done.code == 6
+    assert "attempt 1 to notify of hook asked:1 failed: " in done.err
+    assert "nobody was told" not in done.err
+    assert (shell.folder / "notified").read_text().split() == [done.json["hooks"][0]["token"]] * 2
+
+
+def test_a_notification_to_come_later_is_told_of(shell: Shell) -> None:
+    done = shell("run", "app:notifies_late", "--input", '["1h"]')
+    assert done.code == 6
+    told = "nobody was told of hook asked:1: stepwell.errors.RetryableError: nobody is listening"
+    assert told in done.err
+    assert "it is tried again at " in done.err
+
+
+def test_a_failure_is_shown_with_the_place_that_it_comes_from(shell: Shell) -> None:
+    done = shell("run", "app:fails")
+    assert done.code == 3
+    assert 'raise FatalError("not today")' in done.out
+    assert "stepwell.errors.FatalError: not today" in done.out.splitlines()
+
+
+def test_names_that_do_not_fit_are_named(shell: Shell) -> None:
+    done = shell("run", "app:hello", "--input", '{"nmae": "world", "time": 2}', "--json")
+    assert done.code == 2
+    assert done.error["message"].endswith("unknown: nmae, time; missing: name")
+
+
+def test_no_wait_needs_no_unit(shell: Shell) -> None:
+    assert shell("run", "app:nap", "--input", '["1s"]', "--wait", "0").code == 6
+
+
+def test_files_of_a_new_engine_are_for_their_owner_alone(shell: Shell) -> None:
+    reading = shell.begin("run", "app:nap", "--input", '["1h"]', "--wait", "2h")
+    reading.says("of workflow nap")
+    folder = shell.folder / ".stepwell"
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    reading.send(signal.SIGINT)
+    reading.end()
+    assert set(modes) == {"stepwell.db", "stepwell.db-wal", "stepwell.db-shm"}
+    assert set(modes.values()) == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_bad_wait_is_refused(shell: Shell) -> None:
     done = shell("run", "app:hello", "--wait", "10", "--json")
     assert done.code == 2

@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 from datetime import datetime
+from importlib.metadata import version
 
 import pytest
 
@@ -39,6 +40,24 @@ def test_a_list_can_be_narrowed(standing: Standing) -> None:
     approvals = standing.shell("runs", "list", "--workflow", "approve", "--json").json["runs"]
     assert [run["workflow"] for run in failed] == ["fails"]
     assert [run["workflow"] for run in approvals] == ["approve", "approve"]
+
+
+def test_a_list_can_be_narrowed_to_what_calls_for_attention(shell: Shell) -> None:
+    shell.started("app:approve", ["other"])
+    run = shell.started("app:approve", ["plan"])
+    fitting = shell.module.read_text()
+    shell.change(fitting.replace("text = await draft(title)", "text = await refuse()"))
+    shell.answered(run, {"approved": True, "note": "go"})
+    shell("worker", "app", "--until-idle")
+    blocked = shell("runs", "list", "--status", "blocked", "--json").json
+    assert [each["run_id"] for each in blocked["runs"]] == [run["run_id"]]
+    assert len(shell("runs", "list", "--status", "SUSPENDED", "--json").json["runs"]) == 2
+    none = shell("runs", "list", "--status", "stuck")
+    assert (none.code, none.out, none.err) == (0, "", "no runs\n")
+    assert "blocked, stuck" in " ".join(shell("runs", "list", "--help").out.split())
+    shell.change(fitting)
+    shell("worker", "app", "--until-idle")
+    assert shell("runs", "list", "--status", "blocked", "--json").json["runs"] == []
 
 
 def test_the_table_holds_whole_ids_and_no_colour_codes(standing: Standing) -> None:
@@ -85,7 +104,10 @@ def test_a_run_is_shown_with_what_it_waits_for(standing: Standing) -> None:
 
 def test_a_failed_run_shows_its_error(standing: Standing) -> None:
     run_id = standing.failed["run_id"]
-    assert "not today" in standing.shell("runs", "show", run_id).out
+    shown = standing.shell("runs", "show", run_id).out
+    assert "error" in shown
+    assert 'raise FatalError("not today")' in shown
+    assert "Traceback (most recent call last):" in shown
     assert standing.shell.run_of(run_id)["error"]["cause"]["type"] == "stepwell.errors.FatalError"
 
 
@@ -156,6 +178,7 @@ def test_a_bad_cursor_and_a_bad_status_are_usage_errors(standing: Standing) -> N
     assert (cursor.code, status.code) == (2, 2)
     assert cursor.error["message"].startswith("--cursor")
     assert "'completed'" in status.error["message"]
+    assert "Value error" not in status.error["message"]
 
 
 def test_usage_errors_are_said_in_the_form_that_was_asked_for(standing: Standing) -> None:
@@ -229,10 +252,43 @@ def test_output_of_a_step_is_printed_and_followed(shell: Shell) -> None:
     )
 
 
-def test_output_that_is_not_there_is_empty(standing: Standing) -> None:
-    done = standing.shell("runs", "output", standing.completed["run_id"], "other:1")
+def test_output_of_a_step_that_put_out_nothing_is_empty(standing: Standing) -> None:
+    done = standing.shell("runs", "output", standing.completed["run_id"], "stumble:1")
     assert (done.code, done.out) == (0, "")
-    assert "no output of step 'other:1'" in done.err
+    assert "no output of step 'stumble:1'" in done.err
+
+
+@pytest.mark.parametrize("follow", [[], ["--follow"]])
+def test_a_step_that_is_not_there_is_not_found(standing: Standing, follow: list[str]) -> None:
+    run_id = standing.completed["run_id"]
+    done = standing.shell("runs", "output", run_id, "typo:1", "--json", *follow)
+    assert (done.code, done.out) == (4, "")
+    assert done.error == {
+        "type": "NotFound",
+        "message": "no step 'typo:1' in this run; steps so far: stumble:1",
+    }
+
+
+def test_a_follower_is_told_that_its_step_has_not_begun(shell: Shell) -> None:
+    run = shell.started("app:talks_later")
+    follower = shell.begin("runs", "output", run["run_id"], "talk:1", "--follow")
+    told = follower.says("no step 'talk:1' in this run")
+    assert told.strip().endswith("steps so far: none; waiting for it to begin")
+    shell.answered(run)
+    shell("worker", "app", "--until-idle")
+    assert follower.prints() == "one\n"
+    assert shell("runs", "cancel", run["run_id"]).code == 0
+    shell("worker", "app", "--until-idle")
+    assert follower.end().code == 0
+
+
+def test_flags_are_shown_without_a_type(standing: Standing) -> None:
+    for command in ([], ["run"], ["runs", "output"], ["hooks", "resume"], ["worker"]):
+        assert "bool" not in standing.shell(*command, "--help").out
+
+
+def test_the_version_is_the_package_s(standing: Standing) -> None:
+    assert standing.shell("--version").out == f"stepwell {version('stepwell')}\n"
 
 
 def test_waking_a_run_says_who_goes_on(shell: Shell) -> None:

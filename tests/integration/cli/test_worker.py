@@ -118,6 +118,49 @@ def test_a_blocked_run_goes_on_with_code_that_fits(shell: Shell) -> None:
     assert (shown["status"], shown["attention"]) == ("COMPLETED", None)
 
 
+def test_a_worker_logs_failures_and_ends(shell: Shell) -> None:
+    runs = {
+        name: shell.started(f"app:{name}") for name in ("stumbles_when_told", "fails_when_told")
+    }
+    for run in runs.values():
+        shell.answered(run)
+    worker = shell.begin("worker", "app")
+    worker.says(f"run {runs['stumbles_when_told']['run_id']}: completed")
+    shell.wait_for(runs["fails_when_told"]["run_id"], lambda run: run["status"] == "FAILED")
+    worker.send(signal.SIGTERM)
+    lines = worker.end().err.splitlines()
+    stumbles, fails = (run["run_id"] for run in runs.values())
+    [retry] = [line for line in lines if f"run {stumbles}: attempt 1 of step stumble:1" in line]
+    assert "failed: ConnectionError: the line is [bold]dead[/bold]; next attempt at 20" in retry
+    [last] = [line for line in lines if f"run {fails}: attempt 1 of step refuse:1" in line]
+    assert last.endswith("failed: stepwell.errors.FatalError: not today; it was the last one")
+    [ended] = [line for line in lines if f"run {fails}: failed: " in line]
+    assert "not today" in ended
+
+
+def test_a_worker_says_that_a_run_is_blocked(shell: Shell) -> None:
+    run = shell.started("app:approve", ["plan"])
+    shell.change(shell.module.read_text().replace("= await draft(title)", "= await refuse()"))
+    shell.answered(run, {"approved": True, "note": "go"})
+    worker = shell("worker", "app", "--until-idle")
+    assert f"run {run['run_id']} is blocked: " in worker.err
+    again = shell("worker", "app", "--until-idle")
+    assert "trying 1 blocked run again" in again.err
+    assert "stopped after 1 turn\n" in again.err
+
+
+def test_a_worker_of_many_workflows_names_some(shell: Shell) -> None:
+    (shell.folder / "many.py").write_text(
+        "from stepwell import workflow\n\n"
+        "for n in range(40):\n"
+        "    workflow(name=f'w{n:02}')(lambda: None)\n"
+    )
+    started = shell("worker", "many", "--until-idle").err.splitlines()[0]
+    assert "w00, w01" in started
+    assert "w39" not in started
+    assert "and 32 more in .stepwell" in started
+
+
 def test_a_module_without_workflows_is_refused(shell: Shell) -> None:
     (shell.folder / "bare.py").write_text("x = 1\n")
     done = shell("worker", "bare", "--json")

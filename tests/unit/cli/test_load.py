@@ -39,6 +39,12 @@ def test_an_array_fills_variable_arguments() -> None:
     assert call_of(add, read_json("[1, 2, 3]", "--input")) == ((1, 2, 3), {})
 
 
+def positive(value: int) -> int:
+    if value < 1:
+        raise ValueError("it has to be positive")
+    return value
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -76,11 +82,6 @@ def test_bad_json_is_refused_with_its_place(given: str, told: str) -> None:
 
 
 def test_a_refusal_of_a_validator_is_told_in_its_own_words() -> None:
-    def positive(value: int) -> int:
-        if value < 1:
-            raise ValueError("it has to be positive")
-        return value
-
     @workflow
     async def count(number: Annotated[int, AfterValidator(positive)]) -> None: ...
 

@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from stepwell.cli.options import File
-from stepwell.client import OpenHook
+from stepwell.client import PendingHook
 
 _DEPTH = 8
 _SAMPLES: dict[str, Any] = {
@@ -20,7 +20,7 @@ _SAMPLES: dict[str, Any] = {
 }
 
 
-def answer_command(hook: OpenHook, file: File) -> str:
+def answer_command(hook: PendingHook, file: File) -> str:
     """The command that answers a hook, with a payload to be edited."""
     payload = "{}" if hook.schema is None else json.dumps(sample(hook.schema), ensure_ascii=False)
     return f"stepwell hooks resume {hook.token} --payload {shlex.quote(payload)}{file.flag}"

@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from stepwell.cli.failing import BadInput, NotFound
-from stepwell.cli.load import read_json
-from stepwell.cli.options import AsJson, Cursor, Db, File, Limit
+from stepwell.cli.load import read_json, read_text
+from stepwell.cli.options import AsJson, Command, Cursor, Db, File, Group, Limit
 from stepwell.cli.render import Output, talk
 from stepwell.cli.shapes import hook_shape, iso, resumed_shape
-from stepwell.client import Client, OpenHook
+from stepwell.client import Client, PendingHook
 
-app = typer.Typer(no_args_is_help=True, help="Questions of runs that wait for an answer.")
+app = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Questions of runs that wait for an answer."
+)
 
 _Run = Annotated[
     str | None, typer.Option("--run", metavar="RUN", help="Of this run only.", show_default=False)
@@ -23,7 +25,7 @@ _Run = Annotated[
 _COLUMNS = ("run", "hook", "name", "since", "until", "token")
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_hooks(
     *,
     run: _Run = None,
@@ -54,17 +56,22 @@ def list_hooks(
         talk(f"more: --cursor {page.cursor}")
 
 
-def _row(hook: OpenHook) -> tuple[str, ...]:
+def _row(hook: PendingHook) -> tuple[str, ...]:
     until = hook.expires_at if hook.expires_at is not None else hook.due_at
     shown = "" if until is None else iso(until)
     return hook.run_id, hook.hook_id, hook.name, iso(hook.created_at), shown, hook.token
 
 
-@app.command()
+@app.command(cls=Command)
 def resume(
     *,
     token: Annotated[
-        str | None, typer.Argument(metavar="[TOKEN]", help="The hook's token.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[TOKEN|-|@FILE]",
+            help="The hook's token; from stdin or a file it stays out of the list of processes.",
+            show_default=False,
+        ),
     ] = None,
     payload: Annotated[
         str,
@@ -90,7 +97,11 @@ def resume(
     if (token is None) == (run is None):
         raise BadInput("give the hook's TOKEN, or --run RUN; stepwell hooks list shows them")
     out = Output(as_json=as_json)
+    if "-" == token == payload:
+        raise BadInput("TOKEN and --payload cannot both come from stdin")
     answer = read_json(payload, "--payload").value
+    if token is not None:
+        token = read_text(token, "TOKEN")[0].strip()
     with File.of(db).open_existing() as engine:
         if run is not None:
             token = asyncio.run(_only_token(engine.client, run))

@@ -74,18 +74,26 @@ def _workflows(module: ModuleType) -> dict[str, Workflow[Any, Any]]:
     return {name: each for name, each in vars(module).items() if isinstance(each, Workflow)}
 
 
-def read_json(given: str, option: str) -> Json:
-    """JSON given as text, as `-` for stdin or as `@file`. Raises `BadInput` saying where it is bad."""
-    text, source = given, option
+def read_text(given: str, option: str) -> tuple[str, str]:
+    """Text given as it is, as `-` for stdin or as `@file`; and how to name where it came from.
+
+    Raises `BadInput`.
+    """
     try:
         if given == "-":
-            text, source = sys.stdin.read(), f"{option} (stdin)"
-        elif given.startswith("@"):
-            text, source = Path(given[1:]).read_text(encoding="utf-8"), f"{option} {given}"
+            return sys.stdin.read(), f"{option} (stdin)"
+        if given.startswith("@"):
+            return Path(given[1:]).read_text(encoding="utf-8"), f"{option} {given}"
     except OSError as error:
         raise BadInput(f"{option} {given}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{option} {given}: not UTF-8: {error}") from None
+    return given, option
+
+
+def read_json(given: str, option: str) -> Json:
+    """JSON given as text, as `-` for stdin or as `@file`. Raises `BadInput` saying where it is bad."""
+    text, source = read_text(given, option)
     try:
         return Json(text, json.loads(text, parse_constant=_refuse_constant))
     except json.JSONDecodeError as error:
@@ -107,18 +115,44 @@ def call_of(workflow: Workflow[Any, Any], given: Json) -> Call:
     """
     definition = workflow.definition
     if isinstance(given.value, dict):
+        _check_names(workflow, given.value)
         text = given.text
     elif isinstance(given.value, list):
-        text = json.dumps(_by_name(workflow, given.value))
+        named = _by_name(workflow, given.value)
+        _check_names(workflow, named)
+        text = json.dumps(named)
     else:
         raise BadInput("--input takes a JSON object (arguments by name) or a JSON array")
     try:
         return definition.arguments.decode(text)
     except PayloadError as error:
-        raise BadInput(
-            f"--input does not fit {definition.name}{_signature(workflow)}: "
-            f"value at {error.path}: {error.reason}"
-        ) from None
+        reason = error.reason.removeprefix("Value error, ")
+        raise _misfit(workflow, f"value at {error.path}: {reason}") from None
+
+
+def _check_names(workflow: Workflow[Any, Any], given: dict[str, Any]) -> None:
+    """Refuse names that are no parameters, and say which required ones are missing."""
+    parameters = inspect.signature(workflow.definition.function).parameters
+    unknown = [name for name in given if name not in parameters]
+    missing = [
+        name
+        for name, each in parameters.items()
+        if name not in given
+        and each.default is each.empty
+        and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    wrong = [
+        f"{what} {', '.join(names)}"
+        for what, names in (("unknown:", unknown), ("missing:", missing))
+        if names
+    ]
+    if wrong:
+        raise _misfit(workflow, "; ".join(wrong))
+
+
+def _misfit(workflow: Workflow[Any, Any], what: str) -> BadInput:
+    name = workflow.definition.name
+    return BadInput(f"--input does not fit {name}{_signature(workflow)}: {what}")
 
 
 def _by_name(workflow: Workflow[Any, Any], values: list[Any]) -> dict[str, Any]:

@@ -5,23 +5,45 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
 from stepwell.cli import hooks, runs, work
 from stepwell.cli.failing import ExitCode, exit_code, show, show_json
+from stepwell.cli.options import Command, Group
 from stepwell.cli.render import talk
 
 app = typer.Typer(
     name="stepwell",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Durable functions: run them, look at them, answer their questions.",
 )
-app.command()(work.run)
-app.command()(work.worker)
+app.command(cls=Command)(work.run)
+app.command(cls=Command)(work.worker)
 app.add_typer(runs.app, name="runs")
 app.add_typer(hooks.app, name="hooks")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"stepwell {version('stepwell')}")
+        raise typer.Exit
+
+
+@app.callback()
+def stepwell(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Durable functions: run them, look at them, answer their questions."""
 
 
 def main() -> None:
@@ -55,6 +77,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _show_misuse(error: typer.TyperException, *, as_json: bool) -> None:
+    error.message = error.message.replace("Value error, ", "")  # whose error it is helps nobody
     if as_json:
         show_json("UsageError", error.format_message())
         return

@@ -4,17 +4,43 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from stepwell.adapters.local.environment import DB_VARIABLE, DEFAULT_DB
 from stepwell.adapters.local.runtime import LEASE, LocalEngine
 from stepwell.cli.failing import BadInput, NotFound
 from stepwell.core.durations import to_millis
 from stepwell.core.records import Millis
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose help shows flags as what they are, without a type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, `--help` among them."""
+        return _bare(super().get_params(ctx))
+
+
+class Group(typer.core.TyperGroup):
+    """The same for a command that has commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, `--help` among them."""
+        return _bare(super().get_params(ctx))
+
+
+def _bare(parameters: Sequence[Any]) -> list[Any]:
+    for each in parameters:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+    return list(parameters)
+
 
 Db = Annotated[
     Path | None,
@@ -74,7 +100,9 @@ class File:
 
 
 def duration(text: str, option: str) -> Millis:
-    """A duration of the command line. Raises `BadInput`."""
+    """A duration of the command line; 0 needs no unit. Raises `BadInput`."""
+    if text.strip() == "0":
+        return 0
     try:
         return to_millis(text)
     except ValueError as error:

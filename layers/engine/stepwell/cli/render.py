@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.cells import cell_len
@@ -82,7 +82,12 @@ def talk(text: str) -> None:
 
 def one_line(text: str) -> str:
     """Text without line breaks and control characters, which could paint over the terminal."""
-    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+    return plain(" ".join(text.split()))
+
+
+def plain(text: str) -> str:
+    """Text as it is, but for control characters."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def short(text: str, limit: int = _SHORT) -> str:
@@ -94,6 +99,18 @@ def short(text: str, limit: int = _SHORT) -> str:
 def compact(value: Any) -> str:
     """A value as one line of JSON."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def count(number: int, noun: str) -> str:
+    """How many there are of something: 1 turn, 2 turns."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def several(names: Iterable[str], limit: int = 8) -> str:
+    """Names in one line, of many only the first."""
+    every = list(names)
+    shown = ", ".join(one_line(name) for name in every[:limit])
+    return shown if len(every) <= limit else f"{shown} and {len(every) - limit} more"
 
 
 def offset(ms: Millis) -> str:

@@ -4,33 +4,67 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from stepwell.cli import shapes
-from stepwell.cli.failing import BadInput
-from stepwell.cli.options import AsJson, Cursor, Db, File, Limit, RunId
-from stepwell.cli.render import Output, compact, one_line, short, talk
+from stepwell.cli.failing import BadInput, NotFound
+from stepwell.cli.options import AsJson, Command, Cursor, Db, File, Group, Limit, RunId
+from stepwell.cli.render import Output, compact, one_line, plain, several, short, talk
 from stepwell.cli.timeline import COLUMNS, timeline
 from stepwell.client import Client, OutputChunk
 from stepwell.core.records import RunHeader, RunStatus, Wait
+from stepwell.core.state import fold
+from stepwell.errors import Failure
 
-app = typer.Typer(no_args_is_help=True, help="Look at runs, and cancel them.")
+app = typer.Typer(cls=Group, no_args_is_help=True, help="Look at runs, and cancel them.")
+
+
+class Standing(StrEnum):
+    """How a run stands, as `--status` names it: a status, or what calls for attention."""
+
+    PENDING = "pending"
+    SUSPENDED = "suspended"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+    STUCK = "stuck"
+
+    @property
+    def status(self) -> RunStatus | None:
+        """The status it is, if it is one."""
+        return RunStatus[self.name] if self.name in RunStatus.__members__ else None
+
+    @property
+    def attention(self) -> str | None:
+        """The note on the header that it is, if it is one."""
+        return None if self.status else self.name
+
 
 _LIST_COLUMNS = ("run", "workflow", "status", "created", "updated", "waiting")
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_runs(
     *,
     workflow: Annotated[
         str | None, typer.Option("--workflow", help="Of this workflow only.", show_default=False)
     ] = None,
     status: Annotated[
-        RunStatus | None,
+        Standing | None,
         typer.Option(
-            "--status", case_sensitive=False, help="With this status only.", show_default=False
+            "--status",
+            case_sensitive=False,
+            metavar="STATUS",
+            help=(
+                f"With this status only: {', '.join(RunStatus).lower()}; "
+                "or those that need attention: blocked, stuck."
+            ),
+            show_default=False,
         ),
     ] = None,
     limit: Limit = 50,
@@ -41,8 +75,13 @@ def list_runs(
     """List runs, newest first."""
     out = Output(as_json=as_json)
     with File.of(db).open_existing() as engine:
-        listing = engine.client.list_runs(
-            workflow=workflow, status=status, limit=limit, cursor=cursor
+        # Not by the client: it knows statuses alone.
+        listing = engine.local.store.list_runs(
+            workflow=workflow,
+            status=None if status is None else status.status,
+            attention=None if status is None else status.attention,
+            limit=limit,
+            cursor=cursor,
         )
         try:
             page = asyncio.run(listing)
@@ -71,7 +110,7 @@ def _row(header: RunHeader) -> tuple[str, ...]:
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def show(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
     """Show one run: status, input, result or error, and what it waits for."""
     out = Output(as_json=as_json)
@@ -87,7 +126,26 @@ def show_run(out: Output, header: RunHeader) -> None:
     if out.as_json:
         out.json(shapes.run_shape(header))
     else:
-        out.facts(run_facts(header))
+        show_facts(out, header)
+
+
+def show_facts(out: Output, header: RunHeader) -> None:
+    """A run for people: its facts, then where its error comes from."""
+    out.facts(run_facts(header))
+    if header.error is not None:
+        for line in trace(header.error):
+            out.line(line)
+
+
+def trace(failure: Failure) -> Iterator[str]:
+    """What there is to read of a failure: its cause first, as Python shows it."""
+    if failure.cause is not None:
+        yield from trace(failure.cause)
+        yield ""
+    if failure.traceback:
+        yield "Traceback (most recent call last):"
+        yield from map(plain, failure.traceback.splitlines())
+    yield from map(plain, str(failure).splitlines())
 
 
 def run_facts(header: RunHeader) -> dict[str, str]:
@@ -122,7 +180,7 @@ def _wait(wait: Wait) -> str:
     return one_line(f"{wait.kind} {wait.id} since {shapes.iso(wait.since)}{until}")
 
 
-@app.command()
+@app.command(cls=Command)
 def history(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
     """Show what happened to a run, event by event."""
     out = Output(as_json=as_json)
@@ -134,7 +192,7 @@ def history(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
         out.table(COLUMNS, timeline(events))
 
 
-@app.command()
+@app.command(cls=Command)
 def wake(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
     """Have a run looked at again: a blocked one with code that fits, a stuck one once mended."""
     out = Output(as_json=as_json)
@@ -147,7 +205,7 @@ def wake(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
         talk("a worker looks at it: stepwell worker MODULE")
 
 
-@app.command()
+@app.command(cls=Command)
 def cancel(
     *,
     run: RunId,
@@ -178,7 +236,7 @@ async def _cancel(client: Client, run_id: str, reason: str | None) -> RunHeader:
     return header
 
 
-@app.command()
+@app.command(cls=Command)
 def output(
     *,
     run: RunId,
@@ -203,12 +261,27 @@ def output(
 async def _output(
     out: Output, client: Client, run_id: str, step: str, *, after: int, follow: bool
 ) -> int:
-    await client.get(run_id)
+    missing = await _missing(client, run_id, step)
+    if missing is not None:
+        if not follow or (await client.get(run_id)).status.terminal:
+            raise NotFound(missing)
+        talk(f"{missing}; waiting for it to begin")
     shown = 0
     async for chunk in client.output(run_id, step, after=after, follow=follow):
         _show_chunk(out, chunk)
         shown += 1
     return shown
+
+
+async def _missing(client: Client, run_id: str, step: str) -> str | None:
+    """What to say when a step is not there; None when it is."""
+    state = fold(recorded.event for recorded in await client.history(run_id))
+    if step in state.steps:
+        return None
+    # A first attempt is recorded when it ends, and has perhaps put something out before.
+    async for _ in client.output(run_id, step, follow=False):
+        return None
+    return f"no step {step!r} in this run; steps so far: {several(state.steps) or 'none'}"
 
 
 def _show_chunk(out: Output, chunk: OutputChunk) -> None:

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from stepwell.client import OpenHook, OutputChunk, Recorded, Resumed
+from stepwell.client import OutputChunk, PendingHook, Recorded, Resumed
 from stepwell.core.durations import to_datetime
 from stepwell.core.records import Millis, Payload, RunHeader, Wait
 from stepwell.errors import Failure
@@ -79,7 +79,7 @@ def run_shape(header: RunHeader) -> Shape:
     }
 
 
-def hook_shape(hook: OpenHook) -> Shape:
+def hook_shape(hook: PendingHook) -> Shape:
     """An open hook, with its token."""
     return {
         "run_id": hook.run_id,

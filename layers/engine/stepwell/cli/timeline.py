@@ -1,7 +1,7 @@
 """A run's history as a timeline: number, time, offset, event, what it is about, details.
 
 Durations are shown where the log knows them: it records the beginning of hooks and timers, and of
-those steps whose tries are counted before they end.
+those steps whose attempts are counted before they end.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from stepwell.cli.render import offset, one_line, short
+from stepwell.cli.render import count, offset, one_line, short
 from stepwell.cli.shapes import iso
 from stepwell.client import Recorded
 from stepwell.core import events as e
@@ -78,7 +78,7 @@ def _step_started(event: e.StepStarted, _: str) -> Details:
 
 
 def _step_completed(event: e.StepCompleted, took: str) -> Details:
-    output = f"{event.output} chunks of output" if event.output else ""
+    output = f"{count(event.output, 'chunk')} of output" if event.output else ""
     return [f"attempt {event.attempt}", _took(took), output, f"result {_shown(event.result)}"]
 
 

@@ -22,12 +22,14 @@ from stepwell.cli.answers import answer_command
 from stepwell.cli.failing import BadInput, ExitCode
 from stepwell.cli.load import Call, call_of, load_for_worker, load_workflow, read_json
 from stepwell.cli.options import AsJson, Db, File, duration
-from stepwell.cli.render import Output, one_line, talk
-from stepwell.cli.runs import run_facts
-from stepwell.cli.shapes import hook_shape, run_shape
+from stepwell.cli.render import Output, count, one_line, several, short, talk
+from stepwell.cli.runs import show_facts
+from stepwell.cli.shapes import hook_shape, iso, run_shape
 from stepwell.cli.stopping import Stop, stopping
-from stepwell.client import OpenHook
+from stepwell.client import PendingHook
+from stepwell.core.events import HookNotifyFailed
 from stepwell.core.records import Millis, RunHeader, RunStatus
+from stepwell.core.state import fold
 
 #: How often `run` looks at its run, in seconds.
 _LOOK = 0.02
@@ -37,10 +39,11 @@ _PATIENCE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """A run when `run` leaves it, with the hooks that it has open."""
+    """A run when `run` leaves it: the hooks that it has open, those that nobody was told of."""
 
     header: RunHeader
-    hooks: tuple[OpenHook, ...]
+    hooks: tuple[PendingHook, ...]
+    unnotified: tuple[HookNotifyFailed, ...]
     interrupted: bool
 
     @property
@@ -89,7 +92,7 @@ def run(
     with redirect_stdout(sys.stderr):
         workflow = load_workflow(target)
         call = call_of(workflow, argument)
-        _log_to_stderr()
+        _log_to_stderr(logging.WARNING)
         with file.open() as engine:
             work = _Work(engine, file, out, target.partition(":")[0])
             code = asyncio.run(work.run(workflow, call, idempotency_key, patience))
@@ -97,13 +100,15 @@ def run(
 
 
 class _Work:
-    """The work of one `run`. It changes only the file."""
+    """The work of one `run`. It changes the file, and remembers what it last saw of the run."""
 
     def __init__(self, engine: LocalEngine, file: File, out: Output, module: str) -> None:
         self._engine = engine
         self._file = file
         self._out = out
         self._module = module
+        self._looked_at = 0
+        self._failures: tuple[HookNotifyFailed, ...] = ()
 
     async def run(
         self, workflow: Workflow[Any, Any], call: Call, key: str | None, patience: Millis
@@ -116,7 +121,9 @@ class _Work:
             serving = asyncio.create_task(self._engine.serve(until=stop.event))
             try:
                 hooks, interrupted = await self._follow(handle.id, patience, stop, serving)
-                standing = _Standing(await handle.get(), hooks, interrupted)
+                header = await handle.get()
+                unnotified = () if header.status.terminal else await self._unnotified(header)
+                standing = _Standing(header, hooks, unnotified, interrupted)
                 self._show(standing)
             finally:
                 stop.event.set()
@@ -132,7 +139,7 @@ class _Work:
 
     async def _follow(
         self, run_id: str, patience: Millis, stop: Stop, serving: asyncio.Task[None]
-    ) -> tuple[tuple[OpenHook, ...], bool]:
+    ) -> tuple[tuple[PendingHook, ...], bool]:
         """Wait until the run ends or rests. Its open hooks, and whether we were interrupted."""
         while not serving.done() and not stop.event.is_set():
             hooks = await self._open_hooks(run_id)
@@ -142,7 +149,7 @@ class _Work:
         await serving
         return await self._open_hooks(run_id), True
 
-    async def _rests(self, run_id: str, hooks: tuple[OpenHook, ...], patience: Millis) -> bool:
+    async def _rests(self, run_id: str, hooks: tuple[PendingHook, ...], patience: Millis) -> bool:
         """Whether the run ended, or does not go on by itself soon enough."""
         header = await self._engine.local.store.get_header(run_id)
         if header is None:
@@ -159,10 +166,23 @@ class _Work:
             due = expiries[wait.id] if wait.kind == "hook" else wait.until
             if due is not None and due <= end:
                 return False
-        return True
+        return all(failed.due > end for failed in await self._unnotified(header))
 
-    async def _open_hooks(self, run_id: str) -> tuple[OpenHook, ...]:
-        hooks: list[OpenHook] = []
+    async def _unnotified(self, header: RunHeader) -> tuple[HookNotifyFailed, ...]:
+        """The last failure of each open hook that nobody could be told of so far."""
+        if self._looked_at != header.last_event:
+            rows = await self._engine.local.store.load(header.run_id)
+            events = [event for commit in rows.commits for event in commit.events]
+            hooks = fold(events).hooks
+            failures = {each.hook: each for each in events if isinstance(each, HookNotifyFailed)}
+            self._failures = tuple(
+                each for each in failures.values() if hooks[each.hook].status == "notifying"
+            )
+            self._looked_at = header.last_event
+        return self._failures
+
+    async def _open_hooks(self, run_id: str) -> tuple[PendingHook, ...]:
+        hooks: list[PendingHook] = []
         cursor: str | None = None
         while True:
             page = await self._engine.client.list_hooks(run_id=run_id, limit=200, cursor=cursor)
@@ -177,9 +197,14 @@ class _Work:
             shown = [hook_shape(hook) for hook in hooks]
             self._out.json({**run_shape(header), "hooks": shown})
         else:
-            self._out.facts(run_facts(header))
+            show_facts(self._out, header)
         if header.status.terminal:
             return
+        for failed in standing.unnotified:
+            talk(
+                f"\nnobody was told of hook {one_line(failed.hook)}: {short(str(failed.error), 200)}"
+                f"\nit is tried again at {iso(failed.due)}"
+            )
         for hook in hooks:
             talk(f"\nanswer hook {one_line(hook.hook_id)} with:")
             talk(f"  {answer_command(hook, self._file)}")
@@ -218,13 +243,13 @@ def worker(
         names = sorted(registry.workflows())
         if not names:
             raise BadInput(f"no workflow is defined in {', '.join(modules)}")
-        _log_to_stderr()
+        _log_to_stderr(logging.INFO)
         with file.open(held) as engine:
             stop = asyncio.run(_serve(engine, names, file, concurrency, until_idle=until_idle))
     if as_json:
         out.json({"workflows": names, "turns": engine.turns})
     else:
-        talk(f"stopped after {engine.turns} turns")
+        talk(f"stopped after {count(engine.turns, 'turn')}")
     if stop.signal is signal.SIGINT:
         raise typer.Exit(ExitCode.INTERRUPTED)
 
@@ -235,12 +260,15 @@ async def _serve(
     with stopping(lambda: talk("stopping when the turns in flight are done")) as stop:
         woken = await engine.wake_blocked()
         if woken:
-            talk(f"trying {woken} blocked runs again")
-        talk(f"working on {', '.join(names)} in {file.path}")
+            talk(f"trying {count(woken, 'blocked run')} again")
+        talk(f"working on {several(names)} in {file.path}")
         await engine.serve(concurrency=concurrency, until=stop.event, until_idle=until_idle)
     return stop
 
 
-def _log_to_stderr() -> None:
+def _log_to_stderr(level: int) -> None:
     # After the import of the user's modules: their own configuration of logging stands.
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    ours = logging.getLogger("stepwell.local")
+    if ours.level == logging.NOTSET:
+        ours.setLevel(level)

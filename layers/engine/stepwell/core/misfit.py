@@ -85,7 +85,7 @@ def _part(value: Any, step: int | str) -> tuple[bool, Any]:
 
 
 def _reason(error: ErrorDetails) -> str:
-    message = error["msg"]
+    message = error["msg"].removeprefix("Value error, ")
     if error["type"] in ("missing", "extra_forbidden", "value_error", "not_plain", "json_invalid"):
         return message
     # The value itself stays out of it: errors are recorded, and it may be private.

@@ -7,7 +7,6 @@ are taken one at a time: recorded, then fed to the replay, which may ask for mor
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -407,8 +406,3 @@ class Performer:
 
 def _raise(error: BaseException) -> None:
     raise error
-
-
-def default_fraction() -> float:
-    """A random number in [0, 1) for the jitter of retries."""
-    return secrets.randbits(53) / (1 << 53)

@@ -123,6 +123,7 @@ class Engine:
         )
         now = self.ports.clock.now()
         attention = Attention(kind="STUCK", reason=reason, since=now)
+        _LOG.error("run %s is stuck: %s", run_id, reason)
         await self.ports.store.update_header(replace(header, attention=attention, updated_at=now))
 
     def _context(

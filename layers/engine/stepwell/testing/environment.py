@@ -28,7 +28,7 @@ from stepwell.adapters.local.clock import SeededIds, SkippingClock
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import Registry, registry
-from stepwell.client import Client, OpenHook, OutputChunk, Recorded, Resumed, RunHandle
+from stepwell.client import Client, OutputChunk, PendingHook, Recorded, Resumed, RunHandle
 from stepwell.core.durations import to_millis
 from stepwell.core.messages import Message, load_message
 from stepwell.core.payload import Sizes
@@ -138,7 +138,7 @@ class Environment:
         """The run's events."""
         return self.wait_for(run.history())
 
-    def hooks(self, run: RunHandle[Any] | None = None) -> tuple[OpenHook, ...]:
+    def hooks(self, run: RunHandle[Any] | None = None) -> tuple[PendingHook, ...]:
         """Hooks that wait for an answer, with their tokens."""
         run_id = None if run is None else run.id
         return self.wait_for(self.client.list_hooks(run_id=run_id, limit=200)).items

@@ -100,3 +100,8 @@ class SeededIds:
     def new_id(self) -> str:
         """The next id of the sequence, 32 hex digits."""
         return f"{self._random.getrandbits(128):032x}"
+
+
+def system_fraction() -> float:
+    """A random number in [0, 1), for the jitter of retries."""
+    return secrets.randbits(53) / (1 << 53)

@@ -20,7 +20,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NoReturn
@@ -35,8 +35,9 @@ SqlValue = str | int | bytes | None
 Row = tuple[Any, ...]
 
 #: The version of the tables below; a file says in `user_version` which one it has.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
+_MAKING = threading.Lock()
 _OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 
 _TRANSIENT = frozenset(
@@ -60,6 +61,7 @@ CREATE TABLE runs (
     run_id TEXT NOT NULL PRIMARY KEY,
     workflow TEXT NOT NULL,
     status TEXT NOT NULL,
+    attention TEXT,
     recency INTEGER NOT NULL,
     last_event INTEGER NOT NULL,
     cancel_requested INTEGER NOT NULL,
@@ -69,6 +71,7 @@ CREATE INDEX runs_by_time ON runs (recency, run_id);
 CREATE INDEX runs_by_workflow ON runs (workflow, recency, run_id);
 CREATE INDEX runs_by_status ON runs (status, recency, run_id);
 CREATE INDEX runs_by_workflow_and_status ON runs (workflow, status, recency, run_id);
+CREATE INDEX runs_by_attention ON runs (attention, recency, run_id) WHERE attention IS NOT NULL;
 
 CREATE TABLE commits (
     run_id TEXT NOT NULL,
@@ -179,7 +182,9 @@ class SchemaMismatch(StepwellError):
 
 
 class Database:
-    """A connection to the file at `path` (made with its folders if absent), or to ":memory:".
+    """A connection to the file at `path`, or to ":memory:".
+
+    File and folder are made if absent, for their owner alone.
 
     `busy_timeout` is how long a statement waits for another process before it gives up.
     """
@@ -320,7 +325,7 @@ class Database:
 
 def _open(path: str, synchronous: str, busy_timeout: Millis) -> sqlite3.Connection:
     if path != ":memory:":
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        _make_private(Path(path))
     connection = sqlite3.connect(
         path,
         timeout=busy_timeout / 1000,
@@ -336,6 +341,17 @@ def _open(path: str, synchronous: str, busy_timeout: Millis) -> sqlite3.Connecti
         connection.close()
         raise
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make a new file, and its folder, for their owner alone: the file holds the signing key.
+
+    SQLite gives the files that it puts beside it the same mode. What is there is left as it is.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Closing a file lets go of all locks that this process has on it: none may have any yet.
+    with _MAKING, suppress(OSError):  # why it cannot be made, SQLite says when it opens it
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _enter_wal(connection: sqlite3.Connection, attempts: int) -> None:

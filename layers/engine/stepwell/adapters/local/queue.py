@@ -138,7 +138,8 @@ class SqliteQueue:
                 place, count = rows[0]
                 if count < self._max_receive_count:
                     return self._take(place, now)
-                self._bury(place, f"received {count} times and never deleted", now)
+                times = "once" if count == 1 else f"{count} times"
+                self._bury(place, f"received {times} and never deleted", now)
         return None
 
     async def delete(self, delivery: Delivery) -> bool:
@@ -156,6 +157,10 @@ class SqliteQueue:
         False, without effect, when the receipt is stale. Until that moment the receipt stays good,
         so a long turn keeps its message by calling this again and again.
         """
+        return self.postpone(delivery, delay)
+
+    def postpone(self, delivery: Delivery, delay: Millis) -> bool:
+        """What `give_back` does, from any thread."""
         now = self._clock.now()
         with self.database.writing():
             place = self._held(delivery, now)

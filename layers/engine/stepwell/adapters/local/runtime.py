@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from pydantic import ValidationError
 
+from stepwell.adapters.local.clock import system_fraction
 from stepwell.adapters.local.keys import keyring_of
+from stepwell.adapters.local.leases import Leases
+from stepwell.adapters.local.reports import report
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
 from stepwell.authoring.registry import Registry, registry
 from stepwell.client import Client
 from stepwell.core.messages import Message, StartRun, Wake, load_message
-from stepwell.core.records import Millis, RunHeader, RunStatus
+from stepwell.core.records import Millis, RunHeader
 from stepwell.engine.journal import Fenced
-from stepwell.engine.perform import default_fraction
 from stepwell.engine.ports import Delivery, TransientError
 from stepwell.engine.settings import Settings
 from stepwell.engine.turn import Engine, header_of
@@ -57,9 +58,10 @@ class LocalEngine:
         self.local = local
         self.client = Client(local.ports, settings)
         self.turns = 0
+        local.store.on_commit = report
         self._registry = registry
-        self._lease = lease
-        self._engine = Engine(local.ports, settings, registry, default_fraction)
+        self._leases = Leases(local.queue, lease)
+        self._engine = Engine(local.ports, settings, registry, system_fraction)
 
     @classmethod
     def open(
@@ -83,7 +85,9 @@ class LocalEngine:
         )
 
     def close(self) -> None:
-        """Close the file."""
+        """Renew no more leases and close the file."""
+        self._leases.close()
+        self._engine.close()
         self.local.close()
 
     def __enter__(self) -> LocalEngine:
@@ -148,20 +152,17 @@ class LocalEngine:
         Returns to how many.
         """
         woken = 0
-        for status in (RunStatus.PENDING, RunStatus.SUSPENDED):
-            cursor: str | None = None
-            while True:
-                page = await self.local.store.list_runs(status=status, limit=200, cursor=cursor)
-                for header in page.items:
-                    woken += await self._wake_if_blocked(header)
-                cursor = page.cursor
-                if cursor is None:
-                    break
-        return woken
+        cursor: str | None = None
+        while True:
+            page = await self.local.store.list_runs(attention="BLOCKED", limit=200, cursor=cursor)
+            for header in page.items:
+                woken += await self._wake_if_known(header)
+            cursor = page.cursor
+            if cursor is None:
+                return woken
 
-    async def _wake_if_blocked(self, header: RunHeader) -> bool:
-        blocked = header.attention is not None and header.attention.kind == "BLOCKED"
-        if not blocked or self._registry.workflow(header.workflow) is None:
+    async def _wake_if_known(self, header: RunHeader) -> bool:
+        if self._registry.workflow(header.workflow) is None:
             return False
         cause = f"code that may fit {self.local.ports.ids.new_id()}"
         await self.local.queue.send(Wake(run_id=header.run_id, cause=cause))
@@ -197,7 +198,7 @@ class LocalEngine:
             await self.local.queue.give_back(delivery)
             return False
         try:
-            async with self._leased(delivery):
+            with self._leases.held(delivery):
                 await self._engine.take_turn(
                     message,
                     message_id=delivery.message_id,
@@ -218,18 +219,3 @@ class LocalEngine:
         delay = _BACK_OFF[min(delivery.receive_count, len(_BACK_OFF)) - 1]
         _LOG.info("run %s: message given back for %d ms: %s", message.run_id, delay, error)
         await self.local.queue.give_back(delivery, delay=delay)
-
-    @asynccontextmanager
-    async def _leased(self, delivery: Delivery) -> AsyncIterator[None]:
-        """Keep the message invisible for as long as its turn takes."""
-        keeper = asyncio.get_running_loop().create_task(self._keep(delivery))
-        try:
-            yield
-        finally:
-            keeper.cancel()
-
-    async def _keep(self, delivery: Delivery) -> None:
-        while True:
-            await asyncio.sleep(self._lease / 3000)
-            with suppress(TransientError):  # the next renewal comes before the lease ends
-                await self.local.queue.give_back(delivery, delay=self._lease)

@@ -6,7 +6,7 @@ and a run is read in pages of at most 1 MB, each continuing after the last key o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import TypeVar
@@ -37,13 +37,13 @@ _HOOK_COLUMNS = ", ".join(_HOOK_FIELDS)
 _hook_values = attrgetter(*_HOOK_FIELDS)
 
 _PUT_HEADER = """
-INSERT INTO runs (run_id, workflow, status, recency, last_event, cancel_requested, body)
-VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING
+INSERT INTO runs (run_id, workflow, status, attention, recency, last_event, cancel_requested, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING
 """
 
 # Workflow and time of creation never change, so their indexes are left alone.
 _UPDATE_HEADER = """
-UPDATE runs SET status = ?, last_event = ?, cancel_requested = max(cancel_requested, ?), body = ?
+UPDATE runs SET status = ?, attention = ?, last_event = ?, cancel_requested = max(cancel_requested, ?), body = ?
 WHERE run_id = ? AND last_event <= ?
 """
 
@@ -95,7 +95,10 @@ WHERE run_id = ? AND step = ? AND position > ? ORDER BY position LIMIT ?
 
 
 class SqliteStore:
-    """Implements the `Store` port. The limits are DynamoDB's; tests may make them smaller."""
+    """Implements the `Store` port. The limits are DynamoDB's; tests may make them smaller.
+
+    `on_commit` is called with each commit that this object has put, once it stands.
+    """
 
     def __init__(
         self,
@@ -107,6 +110,7 @@ class SqliteStore:
         self._database = database
         self._item_limit = item_limit
         self._page_limit = page_limit
+        self.on_commit: Callable[[str, Commit], None] | None = None
 
     async def load(self, run_id: str) -> RunRows:
         """Header, log in order and hooks of one run by id; every page, as of one moment."""
@@ -134,6 +138,7 @@ class SqliteStore:
             header.run_id,
             header.workflow,
             header.status.value,
+            _attention(header),
             -header.created_at,
             header.last_event,
             header.cancel_requested,
@@ -149,6 +154,7 @@ class SqliteStore:
         changed = self._database.change(
             _UPDATE_HEADER,
             header.status.value,
+            _attention(header),
             header.last_event,
             header.cancel_requested,
             self._header_body(header),
@@ -178,6 +184,8 @@ class SqliteStore:
         changed = self._database.change(
             _APPEND, run_id, commit.first, commit.turn, commit.number, size, events.decode()
         )
+        if changed and self.on_commit is not None:
+            self.on_commit(run_id, commit)
         return changed == 1
 
     async def get_hook(self, run_id: str, hook_id: str) -> HookRow | None:
@@ -266,10 +274,14 @@ class SqliteStore:
         *,
         workflow: str | None = None,
         status: RunStatus | None = None,
+        attention: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[RunHeader]:
-        """Runs, newest first; ties by run id, ascending. Raises `ValueError` on a bad cursor."""
+        """Runs, newest first; ties by run id, ascending. Raises `ValueError` on a bad cursor.
+
+        `attention` is the kind of note that their headers carry: BLOCKED or STUCK.
+        """
         conditions: list[str] = []
         values: list[SqlValue] = []
         if workflow is not None:
@@ -278,6 +290,9 @@ class SqliteStore:
         if status is not None:
             conditions.append("status = ?")
             values.append(status.value)
+        if attention is not None:
+            conditions.append("attention = ?")
+            values.append(attention)
         if cursor is not None:
             time, ids = read_cursor(cursor, "runs", 1)
             conditions.append("(recency, run_id) > (?, ?)")
@@ -365,6 +380,10 @@ def _read_header(body: str, cancel_requested: int) -> RunHeader:
     if header.cancel_requested == bool(cancel_requested):
         return header
     return replace(header, cancel_requested=bool(cancel_requested))
+
+
+def _attention(header: RunHeader) -> str | None:
+    return None if header.attention is None else header.attention.kind
 
 
 def _read_hook(row: Row) -> HookRow:
