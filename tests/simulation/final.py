@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -48,18 +47,9 @@ def normalise(history: Iterable[Recorded], besides: Iterable[str]) -> tuple[dict
     """The events of a history without what may differ."""
     dropped = {*DROPPED, *besides}
     return tuple(
-        {key: _uncounted(value) for key, value in asdict(each.event).items() if key not in dropped}
+        {key: value for key, value in asdict(each.event).items() if key not in dropped}
         for each in history
         if each.event.type not in DROPPED_EVENTS
-    )
-
-
-def _uncounted(value: Any) -> Any:
-    """A recorded error without the number of tries in its text, for the reason of `attempt`."""
-    if isinstance(value, dict):
-        return {key: _uncounted(each) for key, each in value.items()}
-    return (
-        re.sub(r"after \d+ attempt", "after n attempt", value) if isinstance(value, str) else value
     )
 
 

@@ -131,8 +131,8 @@ class StepFailed(StepwellError):
     """
 
     def __init__(self, step: str, name: str, attempts: int, failure: Failure) -> None:
-        made = "1 attempt" if attempts == 1 else f"{attempts} attempts"
-        super().__init__(f"step {name!r} failed after {made}: {failure}")
+        # Without the attempts: a crash may add one, and the text is recorded when it ends a run.
+        super().__init__(f"step {name!r} failed: {failure}")
         self.step = step
         self.name = name
         self.attempts = attempts
