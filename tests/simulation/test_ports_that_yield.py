@@ -240,3 +240,23 @@ def test_def_steps_that_hold_every_thread_do_not_wait_for_one() -> None:
         env.run_until_idle()
         assert len(told) == 80
         assert len(env.hooks(run)) == 80
+
+
+def test_a_branch_that_ends_while_its_hook_is_being_opened_is_no_failure_of_the_turn() -> None:
+    async def slow(call: Any) -> Any:
+        await rounds(5)
+        return await call()
+
+    @workflow
+    async def flow() -> str:
+        waiting = asyncio.create_task(hook("question"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        return await quick()
+
+    with Ported(slow) as env:
+        run = env.start(flow)
+        env.run_until_idle()
+        assert env.result(run) == "done"
+        assert env.hooks(run) == ()
+        check_run(env, run)

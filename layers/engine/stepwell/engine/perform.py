@@ -187,7 +187,8 @@ class Performer:
     # -- reports -------------------------------------------------------------------------------
 
     def _report(self, report: Callable[[], Coroutine[Any, Any, None] | None], opening: str) -> None:
-        self._openings.pop(opening, None)
+        if self._openings.pop(opening, None) is None:
+            return  # withdrawn: what it left is closed when the turn settles
         self._reports.append(report)
         self._wake()
 
