@@ -7,15 +7,13 @@ replay; it is new only if the log has no outcome for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwell.core.definitions import HookDefinition, StepDefinition
 from stepwell.core.records import Millis
 
 
-@dataclass(frozen=True, slots=True)
-class RunStep:
+class RunStep(NamedTuple):
     """Run a step and record its outcome."""
 
     id: str
@@ -25,16 +23,14 @@ class RunStep:
     kwargs: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenHook:
+class OpenHook(NamedTuple):
     """Open a hook and wait for its decision."""
 
     id: str
     hook: HookDefinition
 
 
-@dataclass(frozen=True, slots=True)
-class StartTimer:
+class StartTimer(NamedTuple):
     """Wait until a time."""
 
     id: str

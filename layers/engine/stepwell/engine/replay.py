@@ -132,7 +132,7 @@ class Replay(RunContext):
         self._over = False
         self._late = 0
         #: Primitives that were called, and where, for those that are never awaited.
-        self._made: list[tuple[Coroutine[Any, Any, Any], CodeType, int]] = []
+        self._made: list[tuple[Coroutine[Any, Any, Any], str, CodeType, int]] = []
         self._many_made = _MANY_MADE
         self._cancel_told = False
         self._thread: WorkflowThread | None = None
@@ -229,9 +229,9 @@ class Replay(RunContext):
         self._over = True
         self.pending.clear()
         swallowed = self.loop.unwind(self._context)
-        if self.outcome is None:
-            for primitive, _, _ in self._made:
-                primitive.close()  # the code would have come to await it
+        for primitive, *_ in self._made:
+            if never_awaited(primitive):
+                primitive.close()  # the code would have come to await it, or has been told
         self._made.clear()
         if self._main.done() and not self._main.cancelled():
             self._main.exception()  # taken, so that asyncio does not report it as lost
@@ -390,13 +390,11 @@ class Replay(RunContext):
             self.withdrawn.append(command)
 
     def _make(self, primitive: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
-        named: Any = primitive
-        named.__qualname__ = name  # what Python names if it is never awaited
         if len(self._made) >= self._many_made:
             self._made = [each for each in self._made if never_awaited(each[0])]
             self._many_made = max(2 * len(self._made), _MANY_MADE)
         caller = sys._getframe(3)  # past this, the context's method and the author's word for it
-        self._made.append((primitive, caller.f_code, caller.f_lineno))
+        self._made.append((primitive, name, caller.f_code, caller.f_lineno))
         return primitive
 
     def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
@@ -404,10 +402,8 @@ class Replay(RunContext):
 
     def _forgotten(self) -> UsageError | None:
         """What to tell about a primitive that was called and never awaited; it did nothing."""
-        for primitive, code, line in self._made:
+        for primitive, name, code, line in self._made:
             if never_awaited(primitive):
-                primitive.close()
-                name = getattr(primitive, "__qualname__", "a primitive")
                 return UsageError(
                     f"{name!r} was called in {code.co_qualname} ({code.co_filename}:{line}) and "
                     f"never awaited, so it did nothing: write await {name}(...)"
@@ -437,7 +433,15 @@ class Replay(RunContext):
                 f"step {identity!r} with input {input_digest} (time, uuid and random differ on every "
                 "pass: use now(), uuid4() and random(), or take them in a step)",
             )
-        return await self._wait_for(command)
+        # As `_wait_for` does; in place, for this is where a step's time goes.
+        future: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
+        self.pending[identity] = Pending(command, future)
+        self.fresh.append(command)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._withdraw(command)
+            raise
 
     def sleep(self, due: Millis) -> Coroutine[Any, Any, None]:
         """Wait until a time; at once if it has passed."""
