@@ -36,7 +36,8 @@ class Journal:
         self._buffer: list[Event] = []
         self._next = state.last + 1
         self._commits = 0
-        self._committing: asyncio.Future[None] | None = None
+        self._committing = False
+        self._waiting: list[asyncio.Future[None]] = []
         self._unsettled: Commit | None = None
 
     def now(self) -> Millis:
@@ -66,11 +67,13 @@ class Journal:
         """Make all that is recorded durable. Raises `Fenced` if another turn wrote meanwhile."""
         target = self._next + len(self._buffer)
         while self._next < target:
-            if self._committing is None:
+            if not self._committing:
                 await self._commit()
             else:
                 # What is recorded here leaves with the commit after the one in flight.
-                await asyncio.wait([self._committing])
+                committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.append(committed)
+                await committed
 
     async def _commit(self) -> None:
         """Put the next commit. One whose fate is unknown is put again, and recognises itself.
@@ -84,17 +87,23 @@ class Journal:
                 first=self._next, turn=self._turn, number=self._commits, events=self._batch()
             )
             self._unsettled = commit
-        self._committing = asyncio.get_running_loop().create_future()
+        self._committing = True
         try:
             stands = await self._store.append(self._run_id, commit)
         finally:
-            self._committing.set_result(None)
-            self._committing = None
+            self._committing = False
+            self._let_others_go_on()
         if not stands:
             raise Fenced(f"event {commit.first} of run {self._run_id!r} is another turn's")
         self._unsettled = None
         del self._buffer[: len(commit.events)]
         self._next = commit.last + 1
+
+    def _let_others_go_on(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for committed in waiting:
+            if not committed.done():  # whoever waited may have been cancelled
+                committed.set_result(None)
 
     def _batch(self) -> tuple[Event, ...]:
         if len(self._buffer) == 1:

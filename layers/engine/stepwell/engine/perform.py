@@ -61,7 +61,8 @@ class Performer:
         `new_steps=False` begins no step: the turn is out of time.
         """
         while self._replay.outcome is None:
-            self._take_withdrawn()
+            if self._replay.withdrawn:
+                self._take_withdrawn()
             fresh, self._replay.fresh = self._replay.fresh, []
             for command in fresh:
                 if command.id in self._replay.pending:
@@ -202,6 +203,9 @@ class Performer:
 
     async def wait(self) -> None:
         """Wait until something is reported, a timer is due or it is time to look at the header."""
+        if self._reports:
+            return
+        await asyncio.sleep(0)  # a body that never waits is through after one round of the loop
         if self._reports:
             return
         loop = asyncio.get_running_loop()

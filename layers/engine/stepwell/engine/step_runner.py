@@ -13,6 +13,7 @@ import contextvars
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NoReturn
 
 from stepwell.authoring.checkpoints import checkpoint_type
@@ -130,7 +131,10 @@ class StepEntry(StepContext):
         self._answers: frozenset[str] = frozenset()
         self._made: list[Coroutine[Any, Any, Any]] = []
         self._tokens: list[str] = []
-        self._output = Output(turn, command)
+
+    @cached_property
+    def _output(self) -> Output:
+        return Output(self._turn, self.command)
 
     # -- running -----------------------------------------------------------------------------
 
@@ -194,8 +198,9 @@ class StepEntry(StepContext):
         text, value = step.result.round_trip(value)
         if not self._turn.values.is_small(text):
             text = await self._port(self._turn.values.put(text, f"step {self.name!r}"))
-        if step.chunk is not None:
-            await self._port(self._output.end())
+        if step.chunk is None:
+            return Done(text, value, 0)
+        await self._port(self._output.end())
         return Done(text, value, self._output.position)
 
     async def _in_thread(self) -> Any:

@@ -180,7 +180,8 @@ class SqliteStore:
             raise ValueError(f"commit {commit.first} of run {run_id!r} has no events")
         events = dump_events(commit.events)
         size = len(events)
-        self._check_size(f"commit {commit.first} of run {run_id!r}", size)
+        if size > self._item_limit:
+            self._check_size(f"commit {commit.first} of run {run_id!r}", size)
         changed = self._database.change(
             _APPEND, run_id, commit.first, commit.turn, commit.number, size, events.decode()
         )
