@@ -101,7 +101,7 @@ def test_a_run_whose_turns_keep_failing_ends_up_marked_as_stuck_and_others_go_on
 
     async def turn(engine: LocalEngine) -> bool:
         try:
-            return await engine.step()
+            return await engine.take_turn()
         except KeyboardInterrupt:
             return True
 

@@ -132,7 +132,7 @@ def disturb(env: Environment, run: Any, chance: random.Random) -> dict[str, str]
         if chance.random() < 0.7:
             env.crash_at(chance.randint(1, 12), chance.choice(("before", "after")))
         if chance.random() < 0.5:
-            env.step()
+            env.take_turn()
         else:
             env.run_until_idle()
         waiting = env.hooks()

@@ -663,3 +663,22 @@ def test_a_token_that_a_notifier_quotes_in_its_error_is_not_recorded(env: Enviro
     assert len(set(told)) == 2
     assert not any(token in recorded for token in told)
     assert not any(token in repr(each) for token in told for each in env.hooks())
+
+
+def test_a_hook_that_was_notified_at_the_second_attempt_still_expires(env: Environment) -> None:
+    told: list[str] = []
+
+    def notify(token: str) -> None:
+        told.append(token)
+        if len(told) == 1:
+            raise ConnectionError
+
+    @workflow
+    async def flow() -> str:
+        answer = await hook("question", timeout="1h", on_created=notify, on_timeout="return")
+        return "late" if answer is STEP_HOOK_TIMEOUT else "answered"
+
+    run = env.start(flow)
+    env.advance("2h")
+    assert len(told) == 2
+    assert env.result(run) == "late"

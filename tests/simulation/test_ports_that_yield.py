@@ -128,7 +128,7 @@ def test_a_run_does_not_end_while_the_fate_of_a_put_is_unknown(race: Workflow[[]
 
     with Ported(lossy) as env:
         run = env.start(race)
-        env.step()
+        env.take_turn()
         assert not env.get(run).status.terminal
         losing = False
         env.advance("1m")

@@ -172,7 +172,7 @@ def test_what_a_run_waits_for_is_what_is_still_open(log: list[e.Event]) -> None:
                 kind = "hook" if told else "retry"
                 waits.append(Wait(kind=kind, id=identity, name="h", since=own[0].at, until=until))
                 if again is not None:
-                    alarms.add(Alarm(again, identity, tries[-1] if tries else 0))
+                    alarms.add(Alarm(again, identity, 0 if told else tries[-1]))
         else:
             own = [each for each in about(log, "step", identity) if each.type.startswith("Step")]
             if own and own[-1].type == "StepRetryScheduled":

@@ -143,9 +143,10 @@ class RunState:
     def alarms(self) -> Iterator[Alarm]:
         """Every time at which something that the run waits for comes due."""
         for hook in self.hooks.values():
-            due = hook.notify_due or hook.expires_at
-            if hook.open and due is not None:
-                yield Alarm(due, hook.id, hook.notify_attempts)
+            if hook.open and hook.notify_due is not None:
+                yield Alarm(hook.notify_due, hook.id, hook.notify_attempts)
+            elif hook.open and hook.expires_at is not None:
+                yield Alarm(hook.expires_at, hook.id, 0)
         for timer in self.timers.values():
             if timer.status == "started":
                 yield Alarm(timer.due, timer.id, 0)

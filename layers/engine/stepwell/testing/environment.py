@@ -167,14 +167,14 @@ class Environment:
 
     def run_until_idle(self) -> None:
         """Take all turns that can be taken without time passing."""
-        while self.step():
+        while self.take_turn():
             pass
 
-    def step(self) -> bool:
+    def take_turn(self) -> bool:
         """Fire due timers and take one turn. Whether there was one to take."""
-        return self.wait_for(self._step())
+        return self.wait_for(self._take_turn())
 
-    async def _step(self) -> bool:
+    async def _take_turn(self) -> bool:
         await self._local.timers.fire_due(self._local.queue)
         delivery = await self._local.queue.receive()
         if delivery is None:

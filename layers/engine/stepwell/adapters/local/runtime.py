@@ -104,11 +104,11 @@ class LocalEngine:
     async def run_until_idle(self) -> int:
         """Take all turns that can be taken now. Returns how many; timers to come are not awaited."""
         turns = 0
-        while await self.step():
+        while await self.take_turn():
             turns += 1
         return turns
 
-    async def step(self) -> bool:
+    async def take_turn(self) -> bool:
         """Fire due timers and take one turn. Whether there was one to take."""
         delivery = await self._next()
         if delivery is None:
