@@ -223,6 +223,10 @@ class Environment:
         self.clock.move_to(time)
         self.run_until_idle()
 
+    def next_timer(self, run: RunHandle[Any]) -> Millis | None:
+        """When the run's next timer is due, None if it has none."""
+        return self.wait_for(self._local.timers.next_due(run.id))
+
     def _next(self) -> Millis | None:
         async def soonest() -> Millis | None:
             times = [

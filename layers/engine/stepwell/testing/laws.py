@@ -35,7 +35,16 @@ def check_run(env: Environment, run: RunHandle[Any]) -> None:
     recorded = env.history(run)
     check_numbers(recorded)
     header = env.get(run)
-    check_history([each.event for each in recorded], header, registry.workflow(header.workflow))
+    events = [each.event for each in recorded]
+    check_history(events, header, registry.workflow(header.workflow))
+    if not header.status.terminal and header.attention is None:
+        check_timer(events, env.next_timer(run))
+
+
+def check_timer(events: Sequence[e.Event], due: Millis | None) -> None:
+    """A run that waits for a time has a timer that wakes it by then."""
+    alarm = fold(events).next_alarm()
+    assert alarm is None or (due is not None and due <= alarm.due), f"{alarm}, timer: {due}"
 
 
 def check_history(

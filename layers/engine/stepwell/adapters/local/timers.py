@@ -53,7 +53,12 @@ class SqliteTimers:
                 self._database.change("DELETE FROM timers WHERE due <= ?", now)
         return len(due)
 
-    async def next_due(self) -> Millis | None:
-        """When the next timer is due, perhaps in the past; None if there is none."""
-        due: Millis | None = self._database.query("SELECT min(due) FROM timers")[0][0]
+    async def next_due(self, run_id: str | None = None) -> Millis | None:
+        """When the next timer is due, of one run or of any, perhaps in the past; None without one."""
+        query = self._database.query
+        if run_id is None:
+            rows = query("SELECT min(due) FROM timers")
+        else:
+            rows = query("SELECT min(due) FROM timers WHERE run_id = ?", run_id)
+        due: Millis | None = rows[0][0]
         return due
