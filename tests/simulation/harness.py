@@ -35,7 +35,7 @@ class CrashingEnvironment(Environment):
     """Dies at each of these port calls, the later ones counted from the crash before."""
 
     def __init__(self, plan: Sequence[tuple[int, When]] = ()) -> None:
-        super().__init__()
+        super().__init__(chance=0.5)
         self._plan = list(plan)
         self._next_crash()
 
@@ -56,7 +56,7 @@ class RepeatingEnvironment(Environment):
     """Each message is delivered twice: a process dies after its turn, before it acknowledges."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(chance=0.5)
         self.seen: list[tuple[Message, Delivery]] = []
 
     async def _turn(self, message: Message, delivery: Delivery) -> TurnEnd:
@@ -83,7 +83,7 @@ class VanishingCallerEnvironment(Environment):
     """The caller dies at the n-th port call of its requests; then it asks again, or never does."""
 
     def __init__(self, call: int, when: When, *, asks_again: bool) -> None:
-        super().__init__()
+        super().__init__(chance=0.5)
         self.vanished = False
         self._asks_again = asks_again
         self._caller = Crasher()
@@ -169,13 +169,11 @@ class SlowEnvironment(Environment):
     """Port calls take some while each, so that those of one turn overlap and overtake another."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__()
+        super().__init__(chance=0.5)
         self._delays = random.Random(seed)
 
     def _new_engine(self) -> Engine:
-        return Engine(
-            _around(self._ports, self._slowly), self._settings, registry, self._random.random
-        )
+        return Engine(_around(self._ports, self._slowly), self._settings, registry, self._chance)
 
     async def _slowly(self, call: Call) -> Any:
         await self._pass()
@@ -256,7 +254,7 @@ class FreezingEnvironment(Environment):
     """One turn freezes in the middle of a port call, while its message is delivered again."""
 
     def __init__(self, freeze: Freeze) -> None:
-        super().__init__()
+        super().__init__(chance=0.5)
         self._zombie = _Zombie(freeze)
         self._holder_calls: int | None = None
 
@@ -324,6 +322,4 @@ class FreezingEnvironment(Environment):
         return await call()
 
     def _engine_around(self, around: Around) -> Engine:
-        return Engine(
-            _around(self._local.ports, around), self._settings, registry, self._random.random
-        )
+        return Engine(_around(self._local.ports, around), self._settings, registry, self._chance)

@@ -236,6 +236,18 @@ async def unnotified() -> str:
     return "answered"
 
 
+@workflow(name="sim.told_at_last")
+async def told_at_last() -> str:
+    """The reviewer is told at the second attempt, and does not answer in time."""
+
+    async def tell(token: str) -> None:
+        if not outside().effects("outage").get("over"):
+            raise ConnectionError("down")
+
+    answer = await hook("question", timeout="1h", on_created=tell, on_timeout="return")
+    return "no answer" if answer is STEP_HOOK_TIMEOUT else "answered"
+
+
 @workflow(name="sim.timed_out")
 async def timed_out() -> list[Any]:
     unseen = await reviewed("late")
@@ -338,6 +350,11 @@ def _blocking(env: Environment, run: RunHandle[Any]) -> None:
     answer(env, run, "question", 42)
 
 
+def _outage_of_hours(env: Environment, run: RunHandle[Any]) -> None:
+    _outage(env, run)
+    env.advance("2h")
+
+
 def _outage(env: Environment, run: RunHandle[Any]) -> None:
     env.advance("2500ms")
     outside().request("outage", "over", "yes")
@@ -369,6 +386,7 @@ SCENARIOS = (
     Scenario(name="race", workflow=raced, script=lambda env, run: answer(env, run, "right", "won")),
     Scenario(name="outrun", workflow=outrun),
     Scenario(name="unnotified", workflow=unnotified),
+    Scenario(name="told at last", workflow=told_at_last, script=_outage_of_hours, timed=True),
     Scenario(name="timeouts", workflow=timed_out, script=lambda env, run: env.advance("27h")),
     Scenario(name="cut off", workflow=cut_off, script=lambda env, run: env.advance("2h")),
     Scenario(name="checkpoints", workflow=checkpointed, script=_checkpointed),

@@ -41,7 +41,7 @@ class Ported(Environment):
 
     def _new_engine(self) -> Engine:
         ports = _around(self._ports, self._through)
-        return Engine(ports, self._settings, self._registry, self._random.random)
+        return Engine(ports, self._settings, self._registry, self._chance)
 
 
 def method(call: Any) -> str:

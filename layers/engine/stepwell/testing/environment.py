@@ -51,8 +51,9 @@ _KEYRING = Keyring({"k1": b"only for tests, not a secret" * 2})
 class Environment:
     """A deployment of one process, driven by hand.
 
-    `path` keeps it in a file instead of memory; `seed` fixes ids and jitter. `turns` lists how
-    each turn so far left its run, `crashes` how many of them were crashed on purpose.
+    `path` keeps it in a file instead of memory; `seed` fixes ids and jitter, `chance` in [0, 1) is
+    what every jitter draws instead. `turns` lists how each turn so far left its run, `crashes` how
+    many of them were crashed on purpose.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Environment:
         path: str | Path = ":memory:",
         start: datetime = _START,
         seed: int | str = 0,
+        chance: float | None = None,
         registry: Registry = registry,
         sizes: Sizes | None = None,
         turn_time: Millis = 90_000,
@@ -69,7 +71,8 @@ class Environment:
         self.turns: list[TurnEnd] = []
         self.crashes = 0
         self._ids = SeededIds(seed)
-        self._random = random.Random(seed)
+        draw = random.Random(seed).random
+        self._chance = draw if chance is None else lambda: chance
         self._registry = registry
         self._local: LocalPorts = open_ports(path, clock=self.clock, ids=self._ids)
         self._crasher = Crasher()
@@ -83,7 +86,7 @@ class Environment:
         self.client = Client(self._local.ports, self._settings)
 
     def _new_engine(self) -> Engine:
-        return Engine(self._ports, self._settings, self._registry, self._random.random)
+        return Engine(self._ports, self._settings, self._registry, self._chance)
 
     def close(self) -> None:
         """Let everything go."""
