@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from stepwell.adapters.local.clock import SeededIds, SkippingClock
 from stepwell.adapters.local.wiring import open_ports
 from tests.contract.given import MAX_RECEIVES, START, VISIBILITY, Deployment
+from tests.contract.storage import open_storage
 
 
 def _local(path: str | Path) -> Deployment:
@@ -34,7 +37,17 @@ def _local(path: str | Path) -> Deployment:
     )
 
 
+def _aws(path: str | Path) -> Deployment:
+    """Store and blobs on AWS; Lambda is the consumer there, so the queue stays the local one."""
+    local = _local(path)
+    opened = ExitStack()
+    storage = opened.enter_context(open_storage())
+    opened.callback(local.close)
+    return replace(local, store=storage.store, blobs=storage.blobs, close=opened.close)
+
+
 ADAPTERS: dict[str, Callable[[Path], Deployment]] = {
+    "aws": lambda _: _aws(":memory:"),
     "memory": lambda _: _local(":memory:"),
     "sqlite": lambda folder: _local(folder / "stepwell.db"),
 }

@@ -1,0 +1,1 @@
+"""AWS: the ports on DynamoDB, SQS, EventBridge Scheduler and S3."""

@@ -1,0 +1,155 @@
+"""Connections to AWS: made once, with bounded attempts, never blocking the event loop.
+
+boto3 repeats what failed in passing (throttling, 5xx, a lost connection or reply) a few times with
+growing, random pauses. What is left then is raised as `TransientError`, here and nowhere else; all
+other errors (a missing permission, a queue that is not there) are raised as boto3 gives them.
+
+A reply that was lost says nothing about whether the request was done. Every call that goes through
+here can be done twice: the callers see to that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    IncompleteReadError,
+)
+from botocore.parsers import ResponseParserError
+
+from stepwell.engine.ports import TransientError
+
+if TYPE_CHECKING:  # the stubs are a tool of development and are not deployed
+    from types_boto3_s3 import S3Client
+    from types_boto3_scheduler import EventBridgeSchedulerClient
+    from types_boto3_sqs import SQSClient
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Attempts in all, the first one included.
+ATTEMPTS = 4
+CONNECT_TIMEOUT_S = 2.0
+READ_TIMEOUT_S = 5.0
+#: Calls at a time; the others wait for a thread, and each thread has its connection.
+THREADS = 16
+
+_TRANSIENT_STATUS = frozenset({408, 429})
+_TRANSIENT_CODES = frozenset(
+    {
+        "BandwidthLimitExceeded",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "InternalServerException",
+        "KMS.ThrottlingException",
+        "KmsThrottled",
+        "LimitExceededException",
+        "OverLimit",
+        "PriorRequestNotComplete",
+        "ProvisionedThroughputExceededException",
+        "RequestExpired",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "ServiceQuotaExceededException",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "SlowDown",
+        "Throttled",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "TransactionInProgressException",
+    }
+)
+_TRANSIENT_ERRORS = (
+    ConnectionError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    IncompleteReadError,
+    ResponseParserError,
+)
+
+
+def client_config() -> Config:
+    """How every client of ours connects and repeats."""
+    return Config(
+        # `max_attempts` would count without the first one.
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        max_pool_connections=THREADS,
+        tcp_keepalive=True,
+    )
+
+
+def error_code(error: ClientError) -> str:
+    """AWS's name for an error, without the prefix that SQS gives it for older clients."""
+    code: str = error.response.get("Error", {}).get("Code", "")
+    return code.removeprefix("AWS.SimpleQueueService.")
+
+
+def is_transient(error: BotoCoreError | ClientError | ResponseParserError) -> bool:
+    """Whether the same call may work later."""
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return status >= 500 or status in _TRANSIENT_STATUS or error_code(error) in _TRANSIENT_CODES
+    return isinstance(error, _TRANSIENT_ERRORS)
+
+
+def raise_mapped(error: BotoCoreError | ClientError | ResponseParserError) -> NoReturn:
+    """Raise it as `TransientError` if the same call may work later, else as it is."""
+    if is_transient(error):
+        raise TransientError(f"AWS: {error}") from error
+    raise error
+
+
+class Clients:
+    """The clients of one process, and the threads that wait for their replies.
+
+    Make one per process, when the module of the Lambda handler is loaded.
+    """
+
+    def __init__(
+        self, session: boto3.session.Session | None = None, *, threads: int = THREADS
+    ) -> None:
+        session = session or boto3.session.Session()
+        config = client_config()
+        self.sqs: SQSClient = session.client("sqs", config=config)
+        self.scheduler: EventBridgeSchedulerClient = session.client("scheduler", config=config)
+        self.s3: S3Client = session.client("s3", config=config)
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="stepwell-aws")
+
+    async def call(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a client's method returns, called in a thread. Raises `TransientError`.
+
+        Whoever is cancelled meanwhile does not stop the request: it may be done all the same.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, partial(work, *args, **kwargs))
+        except (BotoCoreError, ClientError, ResponseParserError) as error:
+            raise_mapped(error)
+
+    def close(self) -> None:
+        """Wait for the calls that are under way, then close the connections."""
+        self._threads.shutdown()
+        for client in (self.sqs, self.scheduler, self.s3):
+            client.close()

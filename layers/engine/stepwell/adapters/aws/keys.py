@@ -1,0 +1,102 @@
+"""Keys of the one table. No id can cross into another's range, whatever characters it holds.
+
+| pk | sk | item |
+|---|---|---|
+| `R#<run>` | `A` | header |
+| `R#<run>` | `E#<12-digit n>` | commit whose first event is n |
+| `R#<run>` | `H#<hook>` | hook |
+| `R#<run>` | `K#<step>` | checkpoint |
+| `R#<run>` | `O#<step>#<12-digit n>` | output row n |
+| `W` | `<workflow>` | name of a workflow that has had a run |
+
+A run is loaded as the range from `A` to the last `H#`; the others sort after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+#: DynamoDB's limits, in bytes.
+PARTITION_KEY_LIMIT = 2048
+SORT_KEY_LIMIT = 1024
+#: Partitions that the entries of one index are spread over. Never to be lowered: what the higher
+#: ones hold would be listed no more.
+SHARDS = 4
+HEADER = "A"
+#: The last sort key of a load: `$` follows `#`, so every `H#…` is below it.
+LOAD_END = "H$"
+WORKFLOWS = "W"
+
+_UNSAFE = re.compile(r"[#%\x00-\x1f\x7f]")
+_DIGITS = 12
+_LARGEST = 10**_DIGITS - 1
+
+
+def encode(text: str, limit: int) -> str:
+    """A key part of at most `limit` bytes that holds no `#`; different for different texts.
+
+    What is too long keeps its beginning and ends with `%~` and a hash; `%~` stands in no other.
+    """
+    encoded = _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    data = encoded.encode()
+    if len(data) <= limit:
+        return encoded
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{data[: limit - len(digest) - 2].decode(errors='ignore')}%~{digest}"
+
+
+def run_key(run_id: str) -> str:
+    """The partition of a run."""
+    return f"R#{encode(run_id, PARTITION_KEY_LIMIT - 2)}"
+
+
+def commit_key(first: int) -> str:
+    """The sort key of a commit; keys sort as numbers do."""
+    return f"E#{_number(first)}"
+
+
+def commit_first(key: str) -> int:
+    """The number in a commit's sort key."""
+    return int(key.removeprefix("E#"))
+
+
+def hook_key(hook_id: str) -> str:
+    """The sort key of a hook."""
+    return f"H#{encode(hook_id, SORT_KEY_LIMIT - 2)}"
+
+
+def checkpoint_key(step: str) -> str:
+    """The sort key of a step's checkpoint."""
+    return f"K#{encode(step, SORT_KEY_LIMIT - 2)}"
+
+
+def chunk_key(step: str, position: int) -> str:
+    """The sort key of an output row; the rows of a step sort by position."""
+    return f"O#{encode(step, SORT_KEY_LIMIT - 3 - _DIGITS)}#{_number(position)}"
+
+
+def last_chunk_key(step: str) -> str:
+    """The highest sort key that an output row of the step can have."""
+    return chunk_key(step, _LARGEST)
+
+
+def workflow_key(workflow: str) -> str:
+    """The sort key of a workflow's name."""
+    return encode(workflow, SORT_KEY_LIMIT)
+
+
+def shard_of(run_id: str) -> int:
+    """The shard that a run and its hooks are indexed in."""
+    return hashlib.sha256(run_id.encode()).digest()[0] % SHARDS
+
+
+def shard_key(group: str, shard: int) -> str:
+    """The partition of an index that holds one shard of a group: a workflow, a status."""
+    return f"{encode(group, PARTITION_KEY_LIMIT - 4)}#{shard}"
+
+
+def _number(number: int) -> str:
+    if not 0 <= number <= _LARGEST:
+        raise ValueError(f"{number} does not fit a key of {_DIGITS} digits")
+    return f"{number:0{_DIGITS}}"

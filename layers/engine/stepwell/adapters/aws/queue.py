@@ -1,0 +1,183 @@
+"""The run queue on SQS FIFO, and the inbox queue, which can delay.
+
+Lambda receives and deletes: the worker only says which messages of a batch failed and when they
+shall come again. The queue drops a body that it has seen in the same group within five minutes, by
+its hash. That makes a send that is repeated harmless, and it must swallow nothing else: a body
+names the run, its type and a cause, and `cause_of` says for each type what that is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any, assert_never
+
+from botocore.exceptions import ClientError
+
+from stepwell.adapters.aws.clients import Clients, error_code
+from stepwell.core.messages import (
+    CancelRun,
+    Continue,
+    HookDecided,
+    Message,
+    StartRun,
+    TimerDue,
+    Wake,
+    dump_message,
+)
+from stepwell.core.records import Millis
+from stepwell.engine.ports import ItemTooLarge
+
+#: Bytes of a body, SQS's own limit.
+BODY_LIMIT = 1024 * 1024
+#: The longest that SQS keeps a message back after a send.
+LONGEST_DELAY_S = 900
+#: The longest that SQS keeps a received message from being received again, from the receive on.
+LONGEST_HOLD_S = 43_200
+
+_LONGEST_BACK_OFF: Millis = 300_000
+_FIRST_BACK_OFF: Millis = 1_000
+_HASHED = "sha256:"
+_GROUP = re.compile(r"[!-~]{1,128}")
+#: In a JSON text these can only stand inside strings, where an escape means the same.
+_REFUSED_BY_SQS = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}
+_STALE_RECEIPT = frozenset({"MessageNotInflight", "ReceiptHandleIsInvalid"})
+
+
+def group_of(run_id: str) -> str:
+    """The message group of a run: its id, or a hash of it where SQS would not take the id."""
+    if _GROUP.fullmatch(run_id) and not run_id.startswith(_HASHED):
+        return run_id
+    return _HASHED + sha256(run_id.encode()).hexdigest()
+
+
+def cause_of(message: Message) -> tuple[str | int, ...]:
+    """What sets a message apart from all others of its run and type. Equal causes are one message.
+
+    A start has a fresh seed, a decision is made from what is answered, a timer is one arm of one
+    wait and its time, a cancel has a fresh id, and the two wake-ups carry a cause and nothing else.
+    """
+    match message:
+        case StartRun():
+            return (message.seed,)
+        case HookDecided():
+            return (message.hook_id, message.decision_id)
+        case TimerDue():
+            return (message.wait_id, message.arm, message.due)
+        case CancelRun():
+            return (message.request_id,)
+        case Continue() | Wake():
+            return (message.cause,)
+    assert_never(message)
+
+
+def body_of(message: Message) -> str:
+    """The message as a body that SQS takes. Raises `ItemTooLarge`; `ValueError` without a cause."""
+    if "" in cause_of(message):
+        raise ValueError(f"a {message.type!r} message to run {message.run_id!r} needs a cause")
+    body = dump_message(message).translate(_REFUSED_BY_SQS)
+    size = len(body.encode())
+    if size > BODY_LIMIT:
+        raise ItemTooLarge(f"message to run {message.run_id!r}", size, BODY_LIMIT)
+    return body
+
+
+class SqsQueue:
+    """Implements the `Queue` port on a FIFO queue with content-based deduplication."""
+
+    def __init__(self, clients: Clients, url: str) -> None:
+        if not url.endswith(".fifo"):
+            raise ValueError(f"the run queue has to be a FIFO queue: {url!r}")
+        self._clients = clients
+        self._url = url
+
+    async def send(self, message: Message) -> None:
+        """Send to the group of the message's run. Equal bodies within five minutes are one."""
+        await self._clients.call(
+            self._clients.sqs.send_message,
+            QueueUrl=self._url,
+            MessageBody=body_of(message),
+            MessageGroupId=group_of(message.run_id),
+        )
+
+    async def give_back(self, receipt: str, *, delay: Millis = 0) -> bool:
+        """Let a received message come again after `delay` ms; until then its group waits.
+
+        False when the receipt is stale: the message was deleted, or delivered again. The delay is
+        rounded up to the second. Name the message in `batch_response` too, or Lambda deletes it.
+        """
+        if delay < 0:
+            raise ValueError(f"a message cannot come again {-delay} ms ago")
+        try:
+            await self._clients.call(
+                self._clients.sqs.change_message_visibility,
+                QueueUrl=self._url,
+                ReceiptHandle=receipt,
+                VisibilityTimeout=min(seconds_up(delay), LONGEST_HOLD_S),
+            )
+        except ClientError as error:
+            if _is_stale(error):
+                return False
+            raise
+        return True
+
+
+class InboxQueue:
+    """The standard queue from which messages go on to the run queue, at once or a little later.
+
+    It may deliver one twice and in any order.
+    """
+
+    def __init__(self, clients: Clients, url: str) -> None:
+        if url.endswith(".fifo"):
+            raise ValueError(f"the inbox cannot be a FIFO queue, which delays nothing: {url!r}")
+        self._clients = clients
+        self._url = url
+
+    async def send_later(self, message: Message, delay_seconds: int) -> None:
+        """Send; it is received after the delay, or later. Raises `ValueError` above 900 s."""
+        if not 0 <= delay_seconds <= LONGEST_DELAY_S:
+            raise ValueError(f"SQS delays by 0 to {LONGEST_DELAY_S} seconds, not {delay_seconds}")
+        await self._clients.call(
+            self._clients.sqs.send_message,
+            QueueUrl=self._url,
+            MessageBody=body_of(message),
+            DelaySeconds=delay_seconds,
+        )
+
+
+def seconds_up(ms: Millis) -> int:
+    """Whole seconds, never fewer than the milliseconds make."""
+    return -(-ms // 1000)
+
+
+def back_off(receive_count: int) -> Millis:
+    """How long a message that failed stays away: a second, doubled each time, up to five minutes.
+
+    Not random: one message of a run is in flight, so there is nobody of its group to keep apart.
+    """
+    doublings = min(max(receive_count - 1, 0), 16)
+    return min(_FIRST_BACK_OFF << doublings, _LONGEST_BACK_OFF)
+
+
+def batch_response(received: Iterable[str], failed: Iterable[str]) -> Mapping[str, Any]:
+    """What the handler of an SQS event returns; Lambda deletes all but the messages named in it.
+
+    Takes message ids in the order of the batch. On a FIFO queue a handler stops at the first that
+    fails and passes that one and all after it as failed, lest the later overtake it.
+    """
+    order = list(received)
+    lost = set(failed)
+    if unknown := lost - set(order):
+        # Lambda takes an unknown id for a failure of the whole batch.
+        raise ValueError(f"not in the batch: {sorted(unknown)}")
+    return {"batchItemFailures": [{"itemIdentifier": id} for id in order if id in lost]}
+
+
+def _is_stale(error: ClientError) -> bool:
+    if error_code(error) in _STALE_RECEIPT:
+        return True
+    # FIFO queues say so in words: "The receipt handle has expired."
+    message = error.response.get("Error", {}).get("Message", "")
+    return error_code(error).startswith("InvalidParameterValue") and "receipt" in message.lower()

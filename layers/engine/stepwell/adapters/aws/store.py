@@ -1,0 +1,428 @@
+"""The store in DynamoDB. No transactions: each write is one item with its condition.
+
+A request may be done although its reply is lost, and botocore then repeats it. So whoever finds a
+condition failed reads what stands, consistently, and recognises a write of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice, pairwise
+
+from botocore.exceptions import ClientError
+
+from stepwell.adapters.aws.clients import Clients, error_code
+from stepwell.adapters.aws.cursors import Place, read_cursor, write_cursor
+from stepwell.adapters.aws.keys import (
+    HEADER,
+    LOAD_END,
+    WORKFLOWS,
+    checkpoint_key,
+    chunk_key,
+    hook_key,
+    last_chunk_key,
+    run_key,
+)
+from stepwell.adapters.aws.listing import Listing, read_list
+from stepwell.adapters.aws.rows import (
+    PENDING_HOOKS,
+    WANTED_NOTES,
+    WANTED_STATUSES,
+    checkpoint_item,
+    chunk_item,
+    commit_item,
+    header_item,
+    hook_item,
+    read_checkpoint,
+    read_chunk,
+    read_commit,
+    read_header,
+    read_hook,
+    read_workflow,
+    workflow_item,
+)
+from stepwell.adapters.aws.table import (
+    CheckpointItem,
+    HookItem,
+    RawItem,
+    RunItem,
+    Table,
+    item_size,
+    replacing,
+)
+from stepwell.core.events import Commit
+from stepwell.core.records import (
+    Checkpoint,
+    Chunk,
+    Decision,
+    HookRow,
+    HookStatus,
+    RunHeader,
+    RunStatus,
+)
+from stepwell.engine.ports import ItemTooLarge, Page, RunRows, TransientError
+
+_ITEM_LIMIT = 400 * 1024
+_READS_OF_A_HOLE = 2
+# The keys of index `runs` never change, and the flag is only ever set.
+_KEPT = {"pk", "sk", "listed_in", "workflow", "created_at", "expires_at", "cancel_requested"}
+_REPLACED = [name for name in RunItem.get_attributes() if name not in _KEPT]
+
+
+class DynamoStore:
+    """Implements the `Store` port on one table."""
+
+    def __init__(self, table: Table, clients: Clients) -> None:
+        self._table = table
+        self._clients = clients
+        self._known_workflows: set[str] = set()
+
+    async def load(self, run_id: str) -> RunRows:
+        """Header, log in order and hooks of one run: one query, every page of it.
+
+        Every item is as it stands when it is read, but a query is no snapshot: of what another
+        turn writes meanwhile, any part may be in it. A log with a hole is therefore read again.
+        """
+        return await self._clients.call(self._load, run_id)
+
+    async def get_header(self, run_id: str) -> RunHeader | None:
+        """The header alone."""
+        return await self._clients.call(self._header, run_id)
+
+    async def put_header(self, header: RunHeader) -> RunHeader:
+        """Put if absent. Returns the header that stands: this one, or the one already there.
+
+        The name of its workflow is put first, unless this process knows that it is there.
+        """
+        return await self._clients.call(self._put_header, header)
+
+    async def update_header(self, header: RunHeader) -> bool:
+        """Replace, only if one is there whose `last_event` is not higher. Whether it was done.
+
+        A `cancel_requested` flag that stands is kept; so are workflow and time of creation.
+        """
+        return await self._clients.call(self._update_header, header)
+
+    async def request_cancel(self, run_id: str) -> bool:
+        """Set `cancel_requested` on an existing header. Whether there is one."""
+        return await self._clients.call(
+            self._table.update,
+            run_key(run_id),
+            HEADER,
+            [RunItem.cancel_requested.set(True)],
+            RunItem.pk.exists(),
+        )
+
+    async def append(self, run_id: str, commit: Commit) -> bool:
+        """Put the commit, only if no item has its first number. Whether it stands.
+
+        True also when the item there has the same `turn` and `number`: an own write whose reply
+        was lost. A commit without events is a `ValueError`: it would take the next one's number.
+        """
+        if not commit.events:
+            raise ValueError(f"commit {commit.first} of run {run_id!r} has no events")
+        return await self._clients.call(self._append, run_id, commit)
+
+    async def get_hook(self, run_id: str, hook_id: str) -> HookRow | None:
+        """One hook row."""
+        return await self._clients.call(self._hook, run_id, hook_id)
+
+    async def put_hook(self, row: HookRow) -> HookRow:
+        """Put if absent. Returns the row that stands: this one, or the one already there."""
+        return await self._clients.call(self._put_hook, row)
+
+    async def decide_hook(self, run_id: str, hook_id: str, decision: Decision) -> HookRow | None:
+        """Decide a PENDING row. Returns the row that stands, None if there is none."""
+        return await self._clients.call(self._decide_hook, run_id, hook_id, decision)
+
+    async def get_checkpoint(self, run_id: str, step: str) -> Checkpoint | None:
+        """The checkpoint of a step."""
+        item = await self._clients.call(self._table.get, run_key(run_id), checkpoint_key(step))
+        return read_checkpoint(run_id, item) if item else None
+
+    async def put_checkpoint(self, checkpoint: Checkpoint) -> bool:
+        """Put, unless one with a higher `last_event` stands. Whether it was put."""
+        item = checkpoint_item(checkpoint)
+        _check_size(f"checkpoint of step {checkpoint.step!r} of run {checkpoint.run_id!r}", item)
+        return await self._clients.call(
+            self._table.put,
+            item,
+            CheckpointItem.pk.does_not_exist()
+            | (CheckpointItem.last_event <= checkpoint.last_event),
+        )
+
+    async def put_chunk(self, chunk: Chunk) -> bool:
+        """Put if no row has its position. Whether it stands: an equal row is its own write."""
+        return await self._clients.call(self._put_chunk, chunk)
+
+    async def get_chunks(
+        self, run_id: str, step: str, *, after: int = 0, limit: int | None = None
+    ) -> tuple[Chunk, ...]:
+        """Output rows with a position above `after`, in order; all of them without `limit`."""
+        return await self._clients.call(self._chunks, run_id, step, after, limit)
+
+    async def list_runs(
+        self,
+        *,
+        workflow: str | None = None,
+        status: RunStatus | None = None,
+        attention: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[RunHeader]:
+        """Runs, newest first; ties by run id. May lag. Raises `ValueError` on a bad cursor.
+
+        `attention` is the kind of note that their headers carry: BLOCKED or STUCK. PENDING,
+        COMPLETED and CANCELLED runs are picked from all runs, so a list of few among many is slow.
+        """
+        _check_limit(limit)
+        after = None if cursor is None else read_cursor(cursor, "runs", 1)
+
+        def keep(header: RunHeader) -> bool:
+            return (
+                (workflow is None or header.workflow == workflow)
+                and (status is None or header.status is status)
+                and (attention is None or _note(header) == attention)
+            )
+
+        def read() -> tuple[list[RunHeader], bool]:
+            index, groups = self._groups(workflow, status, attention)
+            listing = Listing(
+                index=index,
+                groups=groups,
+                newest_first=True,
+                read=read_header,
+                place=_run_place,
+                keep=keep,
+            )
+            return read_list(self._table, listing, after=after, limit=limit)
+
+        rows, more = await self._clients.call(read)
+        return Page(
+            items=tuple(rows),
+            cursor=write_cursor("runs", _run_place(rows[-1])) if more else None,
+        )
+
+    async def list_hooks(
+        self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[HookRow]:
+        """PENDING hooks, oldest first; ties by run and hook id. `ValueError` on a bad cursor."""
+        _check_limit(limit)
+        after = None if cursor is None else read_cursor(cursor, "hooks", 2)
+        if run_id is not None:
+            rows, more = await self._clients.call(self._pending_of, run_id, after, limit)
+        else:
+            listing = Listing(
+                index="wanted",
+                groups=(PENDING_HOOKS,),
+                newest_first=False,
+                read=read_hook,
+                place=_hook_place,
+                keep=_is_pending,
+            )
+            rows, more = await self._clients.call(
+                read_list, self._table, listing, after=after, limit=limit
+            )
+        return Page(
+            items=tuple(rows),
+            cursor=write_cursor("hooks", _hook_place(rows[-1])) if more else None,
+        )
+
+    # -- in a thread -------------------------------------------------------------------------
+
+    def _load(self, run_id: str) -> RunRows:
+        rows = self._read(run_id)
+        for _ in range(_READS_OF_A_HOLE):
+            if _is_whole(rows.commits):
+                break
+            rows = self._read(run_id)
+        return rows
+
+    def _read(self, run_id: str) -> RunRows:
+        header: RunHeader | None = None
+        commits: list[Commit] = []
+        hooks: list[HookRow] = []
+        for item in self._table.query(run_key(run_id), RunItem.sk.between(HEADER, LOAD_END)):
+            kind = item["sk"]["S"][:2]
+            if kind == HEADER:
+                header = read_header(item)
+            elif kind == "E#":
+                commits.append(read_commit(item))
+            elif kind == "H#":
+                hooks.append(read_hook(item))
+        return RunRows(header=header, commits=tuple(commits), hooks=tuple(hooks))
+
+    def _header(self, run_id: str) -> RunHeader | None:
+        item = self._table.get(run_key(run_id), HEADER)
+        return read_header(item) if item else None
+
+    def _put_header(self, header: RunHeader) -> RunHeader:
+        item = header_item(header)
+        _check_size(f"header of run {header.run_id!r}", item)
+        self._make_known(header.workflow)
+        if self._table.put(item, RunItem.pk.does_not_exist()):
+            return header
+        found = self._header(header.run_id)
+        if found is None:
+            raise _deleted(header.run_id)
+        return found
+
+    def _make_known(self, workflow: str) -> None:
+        if workflow in self._known_workflows:
+            return
+        item = workflow_item(workflow)
+        if self._table.get(item["pk"]["S"], item["sk"]["S"], consistent=False) is None:
+            self._table.put(item)
+        self._known_workflows.add(workflow)
+
+    def _update_header(self, header: RunHeader) -> bool:
+        item = header_item(header)
+        _check_size(f"header of run {header.run_id!r}", item)
+        actions = replacing(item, _REPLACED)
+        if header.cancel_requested:
+            actions.append(RunItem.cancel_requested.set(True))
+        return self._table.update(
+            run_key(header.run_id), HEADER, actions, RunItem.last_event <= header.last_event
+        )
+
+    def _append(self, run_id: str, commit: Commit) -> bool:
+        item = commit_item(run_id, commit)
+        _check_size(f"commit {commit.first} of run {run_id!r}", item)
+        if self._table.put(item, RunItem.pk.does_not_exist()):
+            return True
+        who = ("turn", "number")
+        found = self._table.get(item["pk"]["S"], item["sk"]["S"], only=who)
+        if found is None:
+            raise _deleted(run_id)
+        return all(found[name] == item[name] for name in who)
+
+    def _hook(self, run_id: str, hook_id: str) -> HookRow | None:
+        item = self._table.get(run_key(run_id), hook_key(hook_id))
+        return read_hook(item) if item else None
+
+    def _put_hook(self, row: HookRow) -> HookRow:
+        item = hook_item(row)
+        _check_size(f"hook {row.hook_id!r} of run {row.run_id!r}", item)
+        if self._table.put(item, HookItem.pk.does_not_exist()):
+            return row
+        found = self._hook(row.run_id, row.hook_id)
+        if found is None:
+            raise _deleted(row.run_id)
+        return found
+
+    def _decide_hook(self, run_id: str, hook_id: str, decision: Decision) -> HookRow | None:
+        actions = [
+            HookItem.status.set(decision.status.value),
+            HookItem.decision_id.set(decision.decision_id),
+            HookItem.decided_at.set(decision.decided_at),
+            HookItem.wanted_in.remove(),
+        ]
+        if decision.payload is not None:
+            actions.append(HookItem.payload.set(decision.payload))
+        if decision.actor is not None:
+            actions.append(HookItem.actor.set(decision.actor))
+        try:
+            decided = self._table.change(
+                run_key(run_id),
+                hook_key(hook_id),
+                actions,
+                HookItem.status == HookStatus.PENDING.value,
+            )
+        except ClientError as error:
+            if error_code(error) == "ValidationException":
+                self._check_decided_size(run_id, hook_id, decision)
+            raise
+        # Whoever loses reads what the winner wrote; after a lost reply that is its own decision.
+        return read_hook(decided) if decided else self._hook(run_id, hook_id)
+
+    def _check_decided_size(self, run_id: str, hook_id: str, decision: Decision) -> None:
+        """Raise `ItemTooLarge` if that is why DynamoDB refuses: only it knew the row's size."""
+        row = self._hook(run_id, hook_id)
+        if row is None:
+            return
+        decided = replace(
+            row,
+            status=decision.status,
+            decision_id=decision.decision_id,
+            decided_at=decision.decided_at,
+            payload=decision.payload,
+            actor=decision.actor,
+        )
+        _check_size(f"hook {hook_id!r} of run {run_id!r}", hook_item(decided))
+
+    def _put_chunk(self, chunk: Chunk) -> bool:
+        item = chunk_item(chunk)
+        name = f"output {chunk.position} of step {chunk.step!r} of run {chunk.run_id!r}"
+        _check_size(name, item)
+        if self._table.put(item, RunItem.pk.does_not_exist()):
+            return True
+        return self._table.get(item["pk"]["S"], item["sk"]["S"]) == item
+
+    def _chunks(self, run_id: str, step: str, after: int, limit: int | None) -> tuple[Chunk, ...]:
+        if limit is not None and limit < 1:
+            return ()
+        between = RunItem.sk.between(chunk_key(step, max(0, after) + 1), last_chunk_key(step))
+        items = self._table.query(run_key(run_id), between, page=limit)
+        return tuple(read_chunk(run_id, item) for item in islice(items, limit))
+
+    def _groups(
+        self, workflow: str | None, status: RunStatus | None, attention: str | None
+    ) -> tuple[str, list[str]]:
+        """The index, and the groups in it, that hold all runs of a list."""
+        if attention is not None:
+            return "wanted", [attention]
+        if status in WANTED_STATUSES:
+            return "wanted", [*WANTED_NOTES, status.value]
+        if workflow is not None:
+            return "runs", [workflow]
+        return "runs", [read_workflow(item) for item in self._table.query(WORKFLOWS)]
+
+    def _pending_of(
+        self, run_id: str, after: Place | None, limit: int
+    ) -> tuple[list[HookRow], bool]:
+        """The pending hooks of one run. They are few, so all are read, and none lags."""
+        items = self._table.query(run_key(run_id), HookItem.sk.startswith("H#"))
+        rows = sorted(filter(_is_pending, map(read_hook, items)), key=_hook_order)
+        if after is not None:
+            rows = [row for row in rows if _hook_order(row) > (after.time, after.ids)]
+        return rows[:limit], len(rows) > limit
+
+
+def _is_whole(commits: Sequence[Commit]) -> bool:
+    return all(one.last + 1 == following.first for one, following in pairwise(commits))
+
+
+def _check_size(name: str, item: RawItem) -> None:
+    size = item_size(item)
+    if size > _ITEM_LIMIT:
+        raise ItemTooLarge(name, size, _ITEM_LIMIT)
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 1:
+        raise ValueError(f"limit must be at least 1, not {limit}")
+
+
+def _deleted(run_id: str) -> TransientError:
+    return TransientError(f"run {run_id!r} was deleted while it was written")
+
+
+def _note(header: RunHeader) -> str | None:
+    return None if header.attention is None else header.attention.kind
+
+
+def _is_pending(row: HookRow) -> bool:
+    return row.status is HookStatus.PENDING
+
+
+def _run_place(header: RunHeader) -> Place:
+    return Place(header.created_at, (header.run_id,))
+
+
+def _hook_place(row: HookRow) -> Place:
+    return Place(row.created_at, (row.run_id, row.hook_id))
+
+
+def _hook_order(row: HookRow) -> tuple[int, tuple[str, ...]]:
+    return row.created_at, (row.run_id, row.hook_id)
