@@ -260,3 +260,25 @@ def test_a_branch_that_ends_while_its_hook_is_being_opened_is_no_failure_of_the_
         assert env.result(run) == "done"
         assert env.hooks(run) == ()
         check_run(env, run)
+
+
+def test_what_led_to_a_hook_is_durable_before_its_row_is_put() -> None:
+    log: list[str] = []
+
+    async def slow(call: Any) -> Any:
+        name = method(call)
+        log.append(f"{name} leaves")
+        await rounds(10)
+        result = await call()
+        log.append(f"{name} is done")
+        return result
+
+    @workflow
+    async def flow() -> Any:
+        await quick()
+        return await hook("question")
+
+    with Ported(slow) as env:
+        env.start(flow)
+        env.run_until_idle()
+    assert log.index("store.append is done") < log.index("store.put_hook leaves")
