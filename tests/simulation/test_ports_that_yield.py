@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from stepwell import (
+    Result,
     RetryPolicy,
     StepTimeout,
     current,
     hook,
+    save_step_checkpoint,
     sleep,
     step,
     step_hook,
@@ -21,7 +24,7 @@ from stepwell import (
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import registry
 from stepwell.core.messages import load_message
-from stepwell.core.records import RunStatus
+from stepwell.core.records import Checkpoint, Chunk, RunStatus
 from stepwell.engine.ports import TransientError
 from stepwell.engine.turn import Engine
 from stepwell.testing import Environment
@@ -282,3 +285,59 @@ def test_what_led_to_a_hook_is_durable_before_its_row_is_put() -> None:
         env.start(flow)
         env.run_until_idle()
     assert log.index("store.append is done") < log.index("store.put_hook leaves")
+
+
+def test_an_entry_whose_checkpoint_a_later_turn_saved_is_fenced() -> None:
+    @step
+    async def saves() -> str:
+        await save_step_checkpoint({"draft": 1})
+        return "done"
+
+    @workflow
+    async def flow() -> str:
+        return await saves()
+
+    with Environment() as env:
+        run = env.start(flow)
+        later = Checkpoint(
+            run_id=run.id,
+            step="saves:1",
+            last_event=1_000,
+            save_id="later",
+            saved_at=0,
+            output=0,
+            answers=(),
+            value='{"draft":2}',
+        )
+        assert env.wait_for(env._local.store.put_checkpoint(later))
+        env.take_turn()
+        assert env.turns == []  # the message was given back
+        assert env.history(run) == ()
+        assert env.wait_for(env._local.store.get_checkpoint(run.id, "saves:1")) == later
+
+
+def test_an_entry_whose_chunk_another_turn_has_written_is_fenced() -> None:
+    rivals: list[Chunk] = []
+
+    async def overtake(call: Any) -> Any:
+        if method(call) == "store.put_chunk" and not rivals:
+            rivals.append(replace(call.args[-1], value='"of another turn"'))
+            assert await env._local.store.put_chunk(rivals[0])
+        return await call()
+
+    @step(stream=True)
+    async def says() -> AsyncIterator[str | Result[str]]:
+        yield "hello"
+        yield Result("done")
+
+    @workflow
+    async def flow() -> str:
+        result: str = await says()
+        return result
+
+    with Ported(overtake) as env:
+        run = env.start(flow)
+        env.take_turn()
+        assert env.turns == []  # the message was given back
+        assert env.history(run) == ()
+        assert [chunk.value for chunk in env.output(run, "says:1")] == ["of another turn"]
