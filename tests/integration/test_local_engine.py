@@ -67,8 +67,8 @@ def test_only_blocked_runs_of_known_workflows_are_woken(tmp_path: Path) -> None:
         with LocalEngine.open(path) as engine, LocalEngine.open(path, registry=Registry()) as other:
             await engine.client.start(asks)
             await engine.serve(until_idle=True)
-            assert await engine.wake_blocked() == 0
-            assert await other.wake_blocked() == 0
+            assert (await engine.publish()).woken == 0
+            assert (await other.publish()).woken == 0
             assert await engine.local.queue.depth() == 0
 
     asyncio.run(play())

@@ -8,6 +8,7 @@ from typing import Any
 
 from examples.outside import Outside
 from stepwell.client import OutputChunk, Recorded, RunHandle
+from stepwell.core.events import Event, StepRetryScheduled
 from stepwell.core.records import RunStatus
 from stepwell.testing import Environment
 from tests.simulation.scenarios import Scenario
@@ -21,7 +22,7 @@ DROPPED = {
 #: Left out as well where a caller died and asked again.
 SEED = {"seed": "drawn by the caller, and drawn again when nothing was sent yet"}
 #: Events that are left out, and why.
-DROPPED_EVENTS = {"StepStarted": "written only when a message was received before"}
+DROPPED_EVENTS = {"StepStarted": "written once for each try, and tries may be lost"}
 #: Left out as well where time was lost: the message of a frozen turn comes back minutes later.
 TIMES = {
     "at": "when a turn ran",
@@ -49,7 +50,15 @@ def normalise(history: Iterable[Recorded], besides: Iterable[str]) -> tuple[dict
     return tuple(
         {key: value for key, value in asdict(each.event).items() if key not in dropped}
         for each in history
-        if each.event.type not in DROPPED_EVENTS
+        if each.event.type not in DROPPED_EVENTS and not _interrupted(each.event)
+    )
+
+
+def _interrupted(event: Event) -> bool:
+    """Whether it says that a crash cost a dispatched attempt, after which another one follows."""
+    return (
+        isinstance(event, StepRetryScheduled)
+        and event.error.type == "stepwell.errors.StepInterrupted"
     )
 
 

@@ -1,6 +1,6 @@
-"""An environment with worse luck than any real one: crashes, duplicates, frozen turns.
+"""An environment with worse luck than any real one: crashes, duplicates, frozen turns and attempts.
 
-It reaches into `Environment`, at the two places where a turn is taken; no other test has to.
+It reaches into `Environment`, where a turn is taken and an attempt is made; no other test has to.
 """
 
 from __future__ import annotations
@@ -8,23 +8,26 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import registry
 from stepwell.client import Client, Resumed, RunHandle
 from stepwell.core.ids import run_id_for
-from stepwell.core.messages import Message
+from stepwell.core.messages import Message, StepAttempt
 from stepwell.core.payload import codec
+from stepwell.core.records import Millis
+from stepwell.engine.attempt import AttemptEnd
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, Ports, TransientError
 from stepwell.engine.turn import Engine, TurnEnd
 from stepwell.testing import Environment
 from stepwell.testing.crashes import Crash, Crasher
 
+T = TypeVar("T")
 When = Literal["before", "after"]
 #: How long a received message stays invisible, in ms; a frozen turn loses that much time.
 VISIBILITY = 150_000
@@ -43,10 +46,10 @@ class CrashingEnvironment(Environment):
         if self._plan:
             self.crash_at(*self._plan.pop(0))
 
-    def step(self) -> bool:
+    def take_turn(self) -> bool:
         """Take one turn; after a crash, prepare the next one."""
         crashes = self.crashes
-        worked = super().step()
+        worked = super().take_turn()
         if self.crashes > crashes:
             self._next_crash()
         return worked
@@ -58,6 +61,7 @@ class RepeatingEnvironment(Environment):
     def __init__(self) -> None:
         super().__init__(chance=0.5)
         self.seen: list[tuple[Message, Delivery]] = []
+        self.seen_attempts: list[tuple[StepAttempt, Delivery]] = []
 
     async def _turn(self, message: Message, delivery: Delivery) -> TurnEnd:
         end = await super()._turn(message, delivery)
@@ -66,11 +70,28 @@ class RepeatingEnvironment(Environment):
             raise Crash
         return end
 
+    async def _make(self, attempt: StepAttempt, delivery: Delivery) -> AttemptEnd:
+        end = await super()._make(attempt, delivery)
+        if delivery.receive_count == 1:
+            self.seen_attempts.append((attempt, delivery))
+            raise Crash
+        return end
+
     def deliver_again(self, seen: Sequence[tuple[Message, Delivery]]) -> list[TurnEnd]:
         """Deliver messages that were done with long ago."""
         return [
             self.wait_for(_taken(self._engine, message, delivery)) for message, delivery in seen
         ]
+
+    def attempt_again(self, seen: Sequence[tuple[StepAttempt, Delivery]]) -> list[AttemptEnd]:
+        """Deliver messages of attempts that were done with long ago."""
+        return [self.wait_for(_made(self._engine, attempt, delivery)) for attempt, delivery in seen]
+
+
+async def _made(engine: Engine, attempt: StepAttempt, delivery: Delivery) -> AttemptEnd:
+    return await engine.run_attempt(
+        attempt, message_id=delivery.message_id, receive_count=delivery.receive_count
+    )
 
 
 async def _taken(engine: Engine, message: Message, delivery: Delivery) -> TurnEnd:
@@ -159,6 +180,7 @@ def _around(ports: Ports, around: Around) -> Ports:
         store=_Around(ports.store, around),
         blobs=_Around(ports.blobs, around),
         queue=_Around(ports.queue, around),
+        steps=_Around(ports.steps, around),
         timers=_Around(ports.timers, around),
         clock=ports.clock,
         ids=ports.ids,
@@ -188,27 +210,30 @@ class SlowEnvironment(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freeze:
-    """Where a turn freezes, and when it thaws.
+    """Where a turn, or an attempt of a dispatched step, freezes, and when it thaws.
 
-    It freezes at port call `at` of the drive. `thaw` is "next" (when the turn that took its message
-    over is done), "end" (when the scenario is over), or the call of that other turn before which it
-    thaws. Thawed, it makes `calls` more calls and freezes for ever; None: it runs to its end.
+    It freezes at port call `at` of all turns, or of all attempts, of the drive. `thaw` is "next"
+    (when the one that took its message over is done), "end" (when the scenario is over), or a later
+    call before which it thaws: of the turn that took its message over, or, for an attempt, of all
+    that comes after. Thawed, it makes `calls` more calls and freezes for ever; None: it runs to its
+    end.
     """
 
     at: int
     when: When
     thaw: Literal["next", "end"] | int
     calls: int | None = None
+    what: Literal["turn", "attempt"] = "turn"
 
 
 @dataclass(slots=True, eq=False)
 class _Zombie:
-    """A turn that freezes. All its calls pass through `around`."""
+    """A turn or an attempt that freezes. All its calls pass through `around`."""
 
     freeze: Freeze
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     thawed: asyncio.Event = field(default_factory=asyncio.Event)
-    turn: asyncio.Task[TurnEnd] | None = None
+    task: asyncio.Task[Any] | None = None
     made: int = 0
     made_after: int = 0
 
@@ -237,31 +262,36 @@ class _Zombie:
 
     async def thaw(self) -> None:
         """Let it go on until it ends or freezes again."""
-        if self.turn is None or self.thawed.is_set():
+        if self.task is None or self.thawed.is_set():
             return
         self.stopped.clear()
         self.thawed.set()
-        await _either(self.turn, self.stopped)
+        await _either(self.task, self.stopped)
 
 
-async def _either(turn: asyncio.Task[Any], event: asyncio.Event) -> None:
+async def _either(task: asyncio.Task[Any], event: asyncio.Event) -> None:
     waiting = asyncio.create_task(event.wait())
-    await asyncio.wait({turn, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
 
 
+Play = Callable[[Engine], Coroutine[Any, Any, T]]
+
+
 class FreezingEnvironment(Environment):
-    """One turn freezes in the middle of a port call, while its message is delivered again."""
+    """A turn or an attempt freezes in a port call, while its message is delivered again."""
 
     def __init__(self, freeze: Freeze) -> None:
         super().__init__(chance=0.5)
+        self._freeze = freeze
         self._zombie = _Zombie(freeze)
-        self._holder_calls: int | None = None
+        self._holding = True
+        self._later_calls = 0
 
     @property
     def frozen(self) -> bool:
-        """Whether a turn froze."""
-        return self._zombie.turn is not None
+        """Whether one froze."""
+        return self._zombie.task is not None
 
     @property
     def thawed(self) -> bool:
@@ -270,54 +300,64 @@ class FreezingEnvironment(Environment):
 
     def settle(self) -> None:
         """The scenario is over: thaw what is frozen, and see how it ended."""
-        if self._zombie.freeze.thaw == "end":
+        if self._freeze.thaw == "end":
             self.wait_for(self._zombie.thaw())
             self.run_until_idle()
-        turn = self._zombie.turn
-        if turn is not None and turn.done() and (error := turn.exception()) is not None:
+        task = self._zombie.task
+        if task is not None and task.done() and (error := task.exception()) is not None:
             # It gives its message back, with a receipt that is worth nothing any more.
             assert isinstance(error, (Fenced, TransientError)), repr(error)
 
     def close(self) -> None:
         """Let everything go, also what is frozen for ever."""
-        if self._zombie.turn is not None:
-            self._zombie.turn.cancel()
+        if self._zombie.task is not None:
+            self._zombie.task.cancel()
         super().close()
 
     def run_until_idle(self) -> None:
         """Take turns, and wait for messages that were given back."""
         super().run_until_idle()
-        while (visible := self.wait_for(self._local.queue.next_visible_at())) is not None:
+        while (visible := self._next_visible()) is not None:
             self.clock.move_to(visible)
             super().run_until_idle()
 
-    async def _turn(self, message: Message, delivery: Delivery) -> TurnEnd:
-        if self._zombie.turn is None:
-            return await self._freezing_turn(message, delivery)
-        if self._holder_calls is None:
-            self._holder_calls = 0
-            try:
-                return await _taken(self._engine_around(self._hold), message, delivery)
-            finally:
-                if self._zombie.freeze.thaw == "next":
-                    await self._zombie.thaw()
-        return await super()._turn(message, delivery)
+    def _next_visible(self) -> Millis | None:
+        queues = (self._local.queue, self._local.step_queue)
+        times = [self.wait_for(queue.next_visible_at()) for queue in queues]
+        return min((time for time in times if time is not None), default=None)
 
-    async def _freezing_turn(self, message: Message, delivery: Delivery) -> TurnEnd:
-        engine = self._engine_around(self._zombie.around)
-        turn = asyncio.create_task(_taken(engine, message, delivery))
-        await _either(turn, self._zombie.stopped)
-        if turn.done():
-            return turn.result()
-        self._zombie.turn = turn
+    async def _turn(self, message: Message, delivery: Delivery) -> TurnEnd:
+        return await self._play("turn", lambda engine: _taken(engine, message, delivery))
+
+    async def _make(self, attempt: StepAttempt, delivery: Delivery) -> AttemptEnd:
+        return await self._play("attempt", lambda engine: _made(engine, attempt, delivery))
+
+    async def _play(self, what: str, play: Play[T]) -> T:
+        if not self.frozen and what == self._freeze.what:
+            return await self._play_until_frozen(play)
+        if not self.frozen or not self._holding:
+            return await play(self._engine)
+        try:
+            return await play(self._engine_around(self._hold))
+        finally:
+            if what == self._freeze.what and self._freeze.thaw == "next":
+                await self._zombie.thaw()
+            if self._freeze.what == "turn":
+                self._holding = False
+
+    async def _play_until_frozen(self, play: Play[T]) -> T:
+        task = asyncio.create_task(play(self._engine_around(self._zombie.around)))
+        await _either(task, self._zombie.stopped)
+        if task.done():
+            return task.result()
+        self._zombie.task = task
         # Its message becomes visible while it is frozen, so that its receipt is stale.
         self.clock.advance(VISIBILITY)
-        raise Fenced("frozen")
+        raise TransientError("frozen")
 
     async def _hold(self, call: Call) -> Any:
-        assert self._holder_calls is not None
-        self._holder_calls += 1
-        if self._holder_calls == self._zombie.freeze.thaw:
+        self._later_calls += 1
+        if self._later_calls == self._freeze.thaw:
             await self._zombie.thaw()
         return await call()
 

@@ -313,6 +313,74 @@ def blocking() -> list[Any]:
 # -- what happens to them --------------------------------------------------------------------------
 
 
+# -- dispatched steps ------------------------------------------------------------------------------
+
+_TRIES = RetryPolicy(initial=0, max_attempts=20)
+
+
+@step(name="sim.away", dispatch="worker", retry=_TRIES)
+async def away(what: str) -> str:
+    return outside().request("note", current.idempotency_key, what)
+
+
+@step(name="sim.away_in_thread", dispatch="worker", retry=_TRIES)
+def away_in_thread(what: str) -> str:
+    return outside().request("note", current.idempotency_key, what)
+
+
+@step(name="sim.asked_away", dispatch="worker", retry=_TRIES)
+async def asked_away(name: str) -> str:
+    draft = await load_step_checkpoint(str)
+    if draft is None:
+        draft = outside().request("note", current.idempotency_key, name)
+        await save_step_checkpoint(draft)
+
+    async def tell(token: str) -> None:
+        outside().request("token", current.idempotency_key, token)
+
+    answer = await step_hook(name, on_created=tell, timeout="1d")
+    return f"{draft} {answer}"
+
+
+@step(name="sim.told_away", dispatch="worker", stream=True, retry=_TRIES)
+async def told_away() -> AsyncIterator[str | Result[int]]:
+    for chunk in ("one", "two", "three"):
+        yield chunk
+    yield Result(3)
+
+
+@step(name="sim.refused_away", dispatch="worker", retry=_TRIES)
+async def refused_away() -> None:
+    raise FatalError("no")
+
+
+@workflow(name="sim.dispatched")
+async def dispatched() -> list[Any]:
+    found: list[Any] = [await note("near"), await away("far"), await away_in_thread.aio("off")]
+    found.append(await told_away())
+    try:
+        await refused_away()
+    except StepFailed as error:
+        found.append(error.message)
+    return found
+
+
+@workflow(name="sim.asked_elsewhere")
+async def asked_elsewhere() -> str:
+    return await asked_away("far")
+
+
+@workflow(name="sim.outrun_elsewhere")
+async def outrun_elsewhere() -> str:
+    away = asyncio.create_task(asked_away("left"))
+    near = asyncio.create_task(hook("right"))
+    await asyncio.wait({away, near}, return_when=asyncio.FIRST_COMPLETED)
+    away.cancel()
+    await note("after")
+    answer: str = near.result()
+    return answer
+
+
 def _approve(env: Environment, run: RunHandle[Any]) -> None:
     env.advance("1h")
     answer(env, run, "approval", {"approved": True, "reviewer": "Grace"})
@@ -399,5 +467,16 @@ SCENARIOS = (
         streams=("sim.told:1", "sim.spoken:1"),
     ),
     Scenario(name="failed", workflow=failed),
+    Scenario(name="dispatched", workflow=dispatched, streams=("sim.told_away:1",)),
+    Scenario(
+        name="asked elsewhere",
+        workflow=asked_elsewhere,
+        script=lambda env, run: answer(env, run, "far", "yes"),
+    ),
+    Scenario(
+        name="outrun elsewhere",
+        workflow=outrun_elsewhere,
+        script=lambda env, run: answer(env, run, "right", "yes"),
+    ),
     Scenario(name="def workflow", workflow=blocking, script=_blocking),
 )

@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from typing import Literal
 
 import pytest
 
 from examples.outside import connect
 from stepwell.client import PendingHook
 from stepwell.core.records import RunStatus
+from stepwell.engine.attempt import AttemptEnd
 from stepwell.engine.turn import TurnEnd
 from stepwell.errors import HookAlreadyDecided, RunNotFound
 from stepwell.testing import Environment
@@ -43,6 +45,9 @@ small = over(*(s for s in SCENARIOS if s.name not in _LARGE))
 # What freezes loses minutes, and what happens in them cannot be compared where time decides.
 untimed = over(*(s for s in SCENARIOS if not s.timed))
 undrawn = over(*(s for s in SCENARIOS if not s.drawn))
+dispatching = over(
+    *(BY_NAME[name] for name in ("dispatched", "asked elsewhere", "outrun elsewhere"))
+)
 contended = over(
     *(BY_NAME[name] for name in ("approval", "outrun", "checkpoints", "cancel", "timeouts"))
 )
@@ -97,6 +102,9 @@ ENDS = {
     "beside": '"DRAFT fine","told"',
     "streamed": '["told",3]',
     "def workflow": ",42,",
+    "dispatched": ',3,"no"]',
+    "asked elsewhere": 'yes"',
+    "outrun elsewhere": '"yes"',
 }
 
 
@@ -129,7 +137,22 @@ def test_a_second_crash_while_recovering_changes_nothing(scenario: Scenario) -> 
             found, crashes = crashed(scenario, (first, "before"), (second, "before"))
             assert found == expected, f"crash before call {first}, and {second} calls after that"
             if crashes < 2:
+                assert second > 1, f"no crash came while recovering from the one at call {first}"
                 break
+
+
+@dispatching
+@pytest.mark.parametrize("whens", list(itertools.product(WHENS, WHENS)), ids="-".join)
+def test_attempts_that_crash_one_after_the_other_change_nothing(
+    scenario: Scenario, whens: tuple[When, When]
+) -> None:
+    """The second crash comes at each of the calls after the first, which is at the same place again."""
+    expected, calls = without_faults(scenario)
+    first, second = whens
+    for call in range(1, calls + 1):
+        for later in range(1, 5):
+            found, _ = crashed(scenario, (call, first), (later, second))
+            assert found == expected, f"crash {first} call {call}, {second} call {later} after it"
 
 
 # -- repeated and late messages --------------------------------------------------------------------
@@ -153,6 +176,9 @@ def test_messages_that_come_again_when_all_is_over_change_nothing(scenario: Scen
         before = env.history(run), env.get(run), world.effects("note")
         ends = env.deliver_again([*env.seen, *reversed(env.seen)])
         assert set(ends) == {TurnEnd.NOTHING}
+        made = env.attempt_again([*env.seen_attempts, *reversed(env.seen_attempts)])
+        assert set(made) <= {AttemptEnd.NOTHING}
+        env.run_until_idle()
         assert (env.history(run), env.get(run), world.effects("note")) == before
 
 
@@ -274,3 +300,35 @@ def test_a_frozen_turn_that_thaws_in_the_middle_of_the_next_one_changes_nothing(
                 return
             if not has_thawed:
                 break  # the other turn makes fewer calls
+
+
+# -- attempts that freeze --------------------------------------------------------------------------
+
+
+@dispatching
+@pytest.mark.parametrize("thaw", ["next", "end"])
+def test_a_frozen_attempt_that_thaws_later_changes_nothing(
+    scenario: Scenario, thaw: Literal["next", "end"]
+) -> None:
+    for when in WHENS:
+        for call in itertools.count(1):
+            freeze = Freeze(at=call, when=when, thaw=thaw, what="attempt")
+            if not any(frozen(scenario, freeze)):
+                assert call > 1
+                break
+
+
+@over(BY_NAME["asked elsewhere"], BY_NAME["outrun elsewhere"])
+@pytest.mark.parametrize("calls", [1, None])
+def test_a_frozen_attempt_that_thaws_at_any_call_after_that_changes_nothing(
+    scenario: Scenario, calls: int | None
+) -> None:
+    """Of whoever took its message over, of the turns after that, and of the next attempts."""
+    for call in itertools.count(1):
+        for later in itertools.count(1):
+            freeze = Freeze(at=call, when="before", thaw=later, calls=calls, what="attempt")
+            has_frozen, has_thawed = frozen(scenario, freeze)
+            if not has_frozen:
+                return
+            if not has_thawed:
+                break

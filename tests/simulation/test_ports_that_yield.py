@@ -341,3 +341,33 @@ def test_an_entry_whose_chunk_another_turn_has_written_is_fenced() -> None:
         assert env.turns == []  # the message was given back
         assert env.history(run) == ()
         assert [chunk.value for chunk in env.output(run, "says:1")] == ["of another turn"]
+
+
+def test_a_port_that_is_not_allowed_to_work_costs_no_attempt() -> None:
+    forbidden = True
+
+    async def refuse(call: Any) -> Any:
+        if method(call) == "store.put_checkpoint" and forbidden:
+            raise PermissionError("AccessDenied")
+        return await call()
+
+    @step(retry=ONCE)
+    async def saves() -> str:
+        try:
+            await save_step_checkpoint({"draft": 1})
+        except Exception:
+            return "saved nothing"
+        return "saved"
+
+    @workflow
+    async def flow() -> str:
+        return await saves()
+
+    with Ported(refuse) as env:
+        run = env.start(flow)
+        with pytest.raises(PermissionError):
+            env.take_turn()
+        assert env.history(run) == ()
+        forbidden = False
+        env.advance("10m")  # its message becomes visible again
+        assert env.result(run) == "saved"

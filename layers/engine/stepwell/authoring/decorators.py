@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Union, overload
 
 from stepwell.authoring.context import RUN, RunContext
 from stepwell.authoring.registry import registry
-from stepwell.core.definitions import Colour, StepDefinition, WorkflowDefinition
+from stepwell.core.definitions import Colour, Dispatch, StepDefinition, WorkflowDefinition
 from stepwell.core.durations import to_millis
 from stepwell.core.ids import check_name
 from stepwell.core.payload import arguments, returns
@@ -29,6 +29,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _DEFAULT_RETRY = RetryPolicy()
+#: A step that may take longer than this has a function of its own, so that turns stay short.
+_LONGEST_INLINE: Millis = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ def step(
     retry: RetryPolicy | None = None,
     timeout: DurationLike | None = None,
     identity: Literal["input", "name"] = "input",
+    dispatch: Dispatch | None = None,
 ) -> Callable[[Callable[P, AsyncIterator[Any]]], AsyncStep[P, Any]]: ...
 @overload
 def step(
@@ -187,6 +190,7 @@ def step(
     retry: RetryPolicy | None = None,
     timeout: DurationLike | None = None,
     identity: Literal["input", "name"] = "input",
+    dispatch: Dispatch | None = None,
     stream: Literal[False] = False,
 ) -> _StepDecorator: ...
 def step(
@@ -197,6 +201,7 @@ def step(
     retry: RetryPolicy | None = None,
     timeout: DurationLike | None = None,
     identity: Literal["input", "name"] = "input",
+    dispatch: Dispatch | None = None,
     stream: bool = False,
 ) -> Any:
     """Declare a step: work whose outcome is recorded once and never done again after that.
@@ -204,7 +209,9 @@ def step(
     `name` is what runs record, by default the function's own. `retry` says which failures are
     tried again and when (default: `RetryPolicy()`, four attempts). `timeout` bounds each attempt: an
     async body is cancelled, a sync one abandoned. `identity="name"` leaves the input out of the
-    step's identity. `stream=True` takes an async generator, whose chunks are stored as they come
+    step's identity. `dispatch="worker"` has each attempt made outside of the turn, by the step
+    queue, with a time limit and memory of its own; it is the default for a timeout above 60 s.
+    `stream=True` takes an async generator, whose chunks are stored as they come
     and whose result is its final `yield Result(value)`.
 
     The body may run more than once (a crash before its outcome is recorded, a retry, a hook in its
@@ -212,7 +219,13 @@ def step(
     Raises `DefinitionError` on a bad option or a taken name.
     """
     make = functools.partial(
-        _make_step, name=name, retry=retry, timeout=timeout, identity=identity, stream=stream
+        _make_step,
+        name=name,
+        retry=retry,
+        timeout=timeout,
+        identity=identity,
+        dispatch=dispatch,
+        stream=stream,
     )
     return make if function is None else make(function)
 
@@ -235,6 +248,7 @@ def _make_step(
     retry: RetryPolicy | None,
     timeout: DurationLike | None,
     identity: Literal["input", "name"],
+    dispatch: Dispatch | None,
     stream: bool,
 ) -> AsyncStep[..., Any] | SyncStep[..., Any]:
     name = check_name("step", name or str(getattr(function, "__name__", "")))
@@ -248,16 +262,18 @@ def _make_step(
         )
     if identity not in ("input", "name"):
         raise DefinitionError(f'{owner}: identity is "input" or "name", not {identity!r}')
+    limit = _timeout(owner, timeout)
     definition = StepDefinition(
         name=name,
         function=function,
         colour=colour,
         retry=_retry(owner, retry),
-        timeout=_timeout(owner, timeout),
+        timeout=limit,
         identity=identity,
         arguments=arguments(function, owner),
         result=returns(function, owner, _result_part if stream else None),
         chunk=returns(function, f"output of {owner}", _chunk_part) if stream else None,
+        dispatch=_dispatch(owner, dispatch, limit),
     )
     registry.add_step(definition)
     if colour == "sync":
@@ -285,6 +301,14 @@ def _timeout(owner: str, timeout: DurationLike | None) -> Millis | None:
     if millis <= 0:
         raise DefinitionError(f"{owner}: timeout must be above zero, not {timeout!r}")
     return millis
+
+
+def _dispatch(owner: str, dispatch: Dispatch | None, timeout: Millis | None) -> Dispatch:
+    if dispatch is None:
+        return "inline" if timeout is None or timeout <= _LONGEST_INLINE else "worker"
+    if dispatch not in ("inline", "worker"):
+        raise DefinitionError(f'{owner}: dispatch is "inline" or "worker", not {dispatch!r}')
+    return dispatch
 
 
 def _colour(owner: str, function: Callable[..., Any]) -> Colour:

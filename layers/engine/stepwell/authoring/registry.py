@@ -48,6 +48,10 @@ class Registry:
         """All workflows by name."""
         return {name: found for layer in self._workflows for name, found in layer.items()}
 
+    def steps(self) -> Mapping[str, StepDefinition]:
+        """All steps by name."""
+        return {name: found for layer in self._steps for name, found in layer.items()}
+
     @contextmanager
     def isolated(self, *, keep_modules: bool = False) -> Iterator[None]:
         """A layer of its own for what is registered inside; gone afterwards.

@@ -6,6 +6,7 @@ A schema is all that is needed: whoever takes an answer need not have the code t
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import uuid
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 import jsonschema_rs
 from pydantic import TypeAdapter, ValidationError
 
+from stepwell.core.records import HookRow
 from stepwell.errors import DefinitionError
 
 #: Characters of a schema: it is part of the hook's row.
@@ -47,6 +49,13 @@ def problems(schema: str, text: str) -> list[dict[str, str]]:
         }
         for error in _validator(schema).iter_errors(json.loads(text))
     ]
+
+
+def decision_id(row: HookRow, text: str) -> str:
+    """The id of an answer's decision: whoever tries the same answer again makes the same one."""
+    # In whatever order its keys came.
+    text = json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(f"{row.run_id}|{row.hook_id}|{text}".encode()).hexdigest()[:32]
 
 
 @lru_cache(maxsize=256)

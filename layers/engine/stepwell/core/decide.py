@@ -8,12 +8,13 @@ come in, events go out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pydantic import TypeAdapter
 
 from stepwell.core import events as e
 from stepwell.core.messages import CancelRun, HookDecided, Message, TimerDue
-from stepwell.core.records import Decision, HookRow, HookStatus, Millis, RunHeader
+from stepwell.core.records import Decision, HookRow, HookStatus, Millis, RunHeader, StepRow
 from stepwell.core.state import RunState
 from stepwell.errors import Failure
 
@@ -70,6 +71,11 @@ def expiry(row: HookRow) -> Decision:
     return Decision(status=HookStatus.EXPIRED, decision_id="deadline", decided_at=row.expires_at)
 
 
+def closing(at: Millis) -> Decision:
+    """The decision that the end of all waiting for a hook is."""
+    return Decision(status=HookStatus.CLOSED, decision_id="closed", decided_at=at)
+
+
 def unnotified(failure: Failure, at: Millis) -> Decision:
     """The decision that a hook is whose `on_created` failed for good; it carries the failure."""
     return Decision(
@@ -81,7 +87,11 @@ def unnotified(failure: Failure, at: Millis) -> Decision:
 
 
 def decide(
-    state: RunState, rows: Iterable[HookRow], message: Message, now: Millis
+    state: RunState,
+    rows: Iterable[HookRow],
+    message: Message,
+    now: Millis,
+    steps: Iterable[StepRow] = (),
 ) -> list[e.Event]:
     """Events for all that was decided outside and is not recorded, earliest decision first."""
     found: list[tuple[Millis, str, e.Event]] = []
@@ -97,8 +107,10 @@ def decide(
         if timer.status == "started" and timer.due <= now:
             fired = e.TimerFired(at=at, timer=timer.id, name=timer.name, due=timer.due)
             found.append((timer.due, timer.id, fired))
+    for step in steps:
+        found += [(event.at, step.step, replace(event, at=at)) for event in reported(state, step)]
     found.sort(key=lambda item: item[:2])
-    events = [event for _, _, event in found]
+    events = _told_once(state, [event for _, _, event in found])
     if isinstance(message, CancelRun) and state.cancel is None:
         events.append(
             e.CancelRequested(
@@ -106,6 +118,32 @@ def decide(
             )
         )
     return events
+
+
+def reported(state: RunState, row: StepRow) -> Sequence[e.Event]:
+    """What came of a dispatched attempt that the run still waits for; empty while nothing did."""
+    known = state.steps.get(row.step)
+    if row.outcome is None or known is None or known.order != row.order:
+        return ()
+    return e.load_events(row.outcome)
+
+
+def _told_once(state: RunState, events: Iterable[e.Event]) -> list[e.Event]:
+    """Without what is known of a hook already: its row and a dispatched attempt both tell of it."""
+    known = set(state.hooks)
+    ended = {hook.id for hook in state.hooks.values() if not hook.open}
+    kept: list[e.Event] = []
+    for event in events:
+        if isinstance(event, e.HookOpened):
+            if event.hook in known:
+                continue
+        elif isinstance(event, e.HookReceived | e.HookExpired | e.HookClosed | e.HookFailed):
+            if event.hook in ended:
+                continue
+            ended.add(event.hook)
+        known.add(getattr(event, "hook", ""))
+        kept.append(event)
+    return kept
 
 
 def decided_event(state: RunState, row: HookRow, at: Millis) -> e.Event | None:

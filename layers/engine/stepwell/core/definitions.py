@@ -6,20 +6,30 @@ engine reads them. `function` is only ever the declared one: data never chooses 
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stepwell.core.payload import Arguments, Codec
-from stepwell.core.records import Millis
+from stepwell.core.answers import check_schema
+from stepwell.core.payload import Arguments, Codec, digest
+from stepwell.core.records import Millis, PublishedWorkflow
 from stepwell.core.retry import RetryPolicy
+from stepwell.errors import DefinitionError, PayloadError
 
 #: How a function is called: awaited, plainly (in a thread), or iterated for its chunks.
 Colour = Literal["async", "sync", "stream"]
+#: Where a step runs: within the turn, or in a function of its own, by the step queue.
+Dispatch = Literal["inline", "worker"]
 #: What the passing of a hook's deadline means to the code that waits.
 OnTimeout = Literal["raise", "return", "wait"]
 #: Tells the outside of a hook's token; awaited if it returns an awaitable.
 OnCreated = Callable[[str], Awaitable[None] | None]
+#: A definition is one item of the table: characters of its docstring, bytes of each of its schemas.
+_DESCRIPTION_LIMIT = 4_000
+_SCHEMA_LIMIT = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +48,7 @@ class StepDefinition:
     arguments: Arguments
     result: Codec
     chunk: Codec | None = None
+    dispatch: Dispatch = "inline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,3 +76,43 @@ class HookDefinition:
     timeout: Millis | None
     on_created: OnCreated | None
     on_timeout: OnTimeout
+
+
+def published(definition: WorkflowDefinition, at: Millis) -> PublishedWorkflow:
+    """What others may know of a workflow without its code: `at` is when it is published.
+
+    A type that has no JSON schema, or one that no value could be checked against, is published
+    without: then only the worker can tell whether an input fits.
+    """
+    input_schema = _schema_of(definition.arguments)
+    result_schema = _schema_of(definition.result)
+    description = (inspect.getdoc(definition.function) or "")[:_DESCRIPTION_LIMIT]
+    told = [definition.name, definition.version, description, input_schema, result_schema]
+    return PublishedWorkflow(
+        name=definition.name,
+        version=definition.version,
+        digest=digest(json.dumps(told)),
+        published_at=at,
+        input_schema="{}" if input_schema is None else input_schema,
+        result_schema=result_schema,
+        description=description,
+    )
+
+
+def _schema_of(carrier: Arguments | Codec) -> str | None:
+    try:
+        schema = carrier.schema()
+        check_schema(schema, carrier.owner)
+    except (DefinitionError, PayloadError):
+        return None
+    return schema if len(schema.encode()) <= _SCHEMA_LIMIT else None
+
+
+def version_order(version: str) -> str:
+    """Text that sorts as versions are meant: "10" after "9", "1.10" after "1.9"."""
+    return re.sub(r"\d+", _sortable, version)
+
+
+def _sortable(digits: re.Match[str]) -> str:
+    number = digits[0].lstrip("0")
+    return f"{len(number):03}{number}"

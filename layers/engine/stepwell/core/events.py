@@ -33,13 +33,17 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted:
-    """An attempt began. Written only where attempts must be counted before they end."""
+    """An attempt began. Written only where attempts must be counted before they end.
+
+    With `input` it is dispatched: made elsewhere, from this event alone, and reported back.
+    """
 
     at: Millis
     step: str
     name: str
     digest: str
     attempt: int
+    input: Payload | None = None
     type: Literal["StepStarted"] = "StepStarted"
 
 

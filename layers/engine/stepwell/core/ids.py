@@ -18,9 +18,14 @@ _KEY_LIMIT = 256
 _NOTE_LIMIT = 1_000
 
 
+def is_name(name: str) -> bool:
+    """Whether a name can stand in an id."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
 def check_name(kind: str, name: str) -> str:
     """The name, if it can stand in an id. Raises `DefinitionError`."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not is_name(name):
         raise DefinitionError(
             f"{kind} name {name!r}: use letters, digits, '_', '.', '-', "
             "beginning with a letter or '_', at most 128 characters"

@@ -54,6 +54,15 @@ class TimerDue(_Message):
     due: Millis
 
 
+class StepReported(_Message):
+    """A dispatched step's row has its outcome. `order` and `claim` say which attempt wrote it."""
+
+    type: Literal["step_reported"] = "step_reported"
+    step: str
+    order: int
+    claim: str
+
+
 class CancelRun(_Message):
     """Somebody wants the run cancelled."""
 
@@ -77,12 +86,30 @@ class Wake(_Message):
     cause: str
 
 
-Message = StartRun | HookDecided | TimerDue | CancelRun | Continue | Wake
+Message = StartRun | HookDecided | TimerDue | StepReported | CancelRun | Continue | Wake
 
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
 
 
-def dump_message(message: Message) -> str:
+class StepAttempt(_Message):
+    """An attempt of a dispatched step, for the step queue. No message of a run.
+
+    `order` is the number of the `StepStarted` that it is about, which holds name and input. It may
+    arrive twice, late, or when nobody waits for it any more: the step's row tells.
+    """
+
+    type: Literal["step_attempt"] = "step_attempt"
+    step: str
+    name: str
+    order: int
+
+
+def load_attempt(body: str | bytes) -> StepAttempt:
+    """The attempt in a body of the step queue. Raises `pydantic.ValidationError`."""
+    return StepAttempt.model_validate_json(body)
+
+
+def dump_message(message: Message | StepAttempt) -> str:
     """A message as the body of a queue message."""
     return message.model_dump_json(exclude_none=True)
 

@@ -49,7 +49,8 @@ class HookStatus(StrEnum):
 class Wait:
     """One thing a run waits for, as a reader sees it.
 
-    `kind` is hook, timer, or retry: of a step, or of telling the outside of a hook.
+    `kind` is hook, timer, step (a dispatched one), or retry: of a step, or of telling the outside
+    of a hook.
     """
 
     kind: str
@@ -61,11 +62,15 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """A note on the header that an operator should see: BLOCKED or STUCK, and why."""
+    """A note on the header that an operator should see: BLOCKED or STUCK, and why.
+
+    `message` is the body that could not be handled, if one is at fault.
+    """
 
     kind: str
     reason: str
     since: Millis
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +136,43 @@ class Decision:
     decided_at: Millis
     payload: Payload | None = None
     actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """One dispatched step: which attempt of it is being worked on, and what came of it.
+
+    It is changed by whole replacements: revision n stands only on revision n - 1. `order` is the
+    number of the `StepStarted` of the attempt. `claim` names the received message that works on it
+    (message id and receive count), no later than `until`. `cancelled` tells the worker that nobody
+    waits any more. `outcome` holds the events to record, as JSON, once the attempt has ended.
+    """
+
+    run_id: str
+    step: str
+    revision: int
+    order: int
+    claim: str | None = None
+    until: Millis = 0
+    cancelled: bool = False
+    outcome: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedWorkflow:
+    """What a deployment says of a workflow, for those who start it without its code.
+
+    Schemas are JSON schema as text; `input_schema` is of the object of arguments. `digest` is of
+    all that is published but the time.
+    """
+
+    name: str
+    version: str
+    digest: str
+    published_at: Millis
+    input_schema: str
+    result_schema: str | None = None
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,9 @@ class StepState:
 
     `woken` says that a hook it waits for was decided since it suspended. `output` is where its
     streamed output stood when it last suspended. `saves` maps the checkpoint that an entry saved
-    last to the output position at which that entry suspended; `entries` counts suspensions.
+    last to the output position at which that entry suspended; `entries` counts suspensions. While
+    a dispatched attempt is under way `order` is the number of its `StepStarted`, else 0; `input` is
+    what it was dispatched with.
     """
 
     id: str
@@ -48,6 +50,8 @@ class StepState:
     woken: bool = False
     output: int = 0
     saves: dict[str, int] = field(default_factory=dict)
+    order: int = 0
+    input: Payload | None = None
 
 
 @dataclass(slots=True)
@@ -138,6 +142,11 @@ class RunState:
             for s in self.steps.values()
             if s.due is not None
         ]
+        found += [
+            Wait(kind="step", id=s.id, name=s.name, since=s.since)
+            for s in self.steps.values()
+            if s.order
+        ]
         return tuple(sorted(found, key=lambda wait: (wait.since, wait.id)))
 
     def alarms(self) -> Iterator[Alarm]:
@@ -218,12 +227,18 @@ def _step(state: RunState, event: _StepEvent) -> StepState:
     else:
         step.status = follow(STEP, step.status, event.type, event.step)
     step.due = None
+    step.order = 0
     step.since = event.at
     return step
 
 
 def _step_started(state: RunState, event: e.StepStarted) -> None:
-    _step(state, event).attempts = event.attempt
+    step = _step(state, event)
+    step.attempts = event.attempt
+    step.woken = False
+    if event.input is not None:
+        step.order = state.last + 1
+        step.input = event.input
 
 
 def _step_ended(state: RunState, event: e.StepCompleted | e.StepFailed) -> None:
@@ -237,10 +252,13 @@ def _step_retry(state: RunState, event: e.StepRetryScheduled) -> None:
 
 
 def _step_suspended(state: RunState, event: e.StepSuspended) -> None:
+    known = state.steps.get(event.step)
+    # What was decided while a dispatched entry was under way, it does not know of.
+    woken = known is not None and bool(known.order) and known.woken
     step = _step(state, event)
     step.attempts = event.attempt - 1
     step.entries = event.entry
-    step.woken = False
+    step.woken = woken
     step.output = event.output
     if event.save_id is not None:
         step.saves[event.save_id] = event.output

@@ -10,9 +10,9 @@ import inspect
 from collections.abc import Sequence
 
 from stepwell.core import events as e
-from stepwell.core.decide import decided_event
+from stepwell.core.decide import closing, decided_event
 from stepwell.core.definitions import HookDefinition, OnCreated
-from stepwell.core.records import Decision, HookRow, HookStatus
+from stepwell.core.records import HookRow, HookStatus
 from stepwell.engine.threads import in_thread
 from stepwell.engine.turn_context import TurnContext
 
@@ -113,9 +113,7 @@ async def close_all(turn: TurnContext, hook_ids: Sequence[str]) -> None:
 
 async def _close(turn: TurnContext, hook_id: str) -> None:
     """Close an open hook, or record the decision that came first."""
-    decision = Decision(
-        status=HookStatus.CLOSED, decision_id="closed", decided_at=turn.journal.now()
-    )
+    decision = closing(turn.journal.now())
     row = await turn.ports.store.decide_hook(turn.run_id, hook_id, decision)
     if row is not None:
         turn.rows[hook_id] = row

@@ -115,3 +115,20 @@ class Journal:
                 break
             count += 1
         return tuple(self._buffer[:count])
+
+
+class AttemptJournal(Journal):
+    """What a dispatched attempt learns. Only turns write logs: it leaves with the outcome."""
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """All that was recorded here."""
+        return tuple(self._buffer)
+
+    @property
+    def needs_flush(self) -> bool:
+        """What led to the attempt was durable before it began."""
+        return False
+
+    async def flush(self) -> None:
+        """Nothing to do."""

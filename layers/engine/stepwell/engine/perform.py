@@ -19,11 +19,16 @@ from stepwell.core.decide import unnotified
 from stepwell.core.failure import describe, redact
 from stepwell.core.records import HookRow, Millis
 from stepwell.core.state import HookState, StepState
-from stepwell.engine import hooks
+from stepwell.engine import dispatch, hooks
+from stepwell.engine.checkpoints import expire_checkpoint
+from stepwell.engine.outcomes import outcome_event
 from stepwell.engine.replay import Replay
-from stepwell.engine.step_runner import Broken, Done, EntryOutcome, Failed, StepEntry, Waiting
+from stepwell.engine.step_runner import Broken, EntryOutcome, StepEntry
 from stepwell.engine.turn_context import TurnContext
-from stepwell.errors import Failure
+from stepwell.errors import Failure, PayloadError
+
+#: What part of a turn's time a step may ask for and still be sure to get it in the next turn.
+FRESH = 0.75
 
 
 class Performer:
@@ -36,6 +41,15 @@ class Performer:
         self._entries: dict[str, StepEntry] = {}
         self._openings: dict[str, asyncio.Task[None]] = {}
         self._ready: list[RunStep] = []
+        #: Steps that would not end in the time that is left.
+        self._held: list[RunStep] = []
+        #: Dispatched attempts whose message has to be sent again.
+        self._lost: list[StepState] = []
+        #: Steps that have completed and do not need their checkpoint any more.
+        self._dead_checkpoints: list[str] = []
+        self._began = asyncio.get_running_loop().time()
+        #: Whether a step was begun in this turn: each turn begins what it can begin at first.
+        self._progress = False
         #: When what cannot begin yet can: a heap of time and id. Entries may be stale.
         self._alarms: list[tuple[Millis, str]] = []
         self._leaving: set[asyncio.Task[None]] = set()
@@ -58,7 +72,7 @@ class Performer:
     async def begin(self, *, new_steps: bool) -> bool:
         """Begin all that can begin now. Whether steps were held back.
 
-        `new_steps=False` begins no step: the turn is out of time.
+        `new_steps=False` begins no more steps: the turn is out of time.
         """
         while self._replay.outcome is None:
             if self._replay.withdrawn:
@@ -69,15 +83,22 @@ class Performer:
                     self._place(command)
             if self._alarms and self._ring():
                 continue
-            if not self._ready or not new_steps:
+            if self._lost:
+                await self._send_again()
+            if not self._ready or (self._progress and not new_steps):
                 break
             await self._start()
-        return bool(self._ready)
+        return any(held.id in self._replay.pending for held in [*self._ready, *self._held])
 
     def _place(self, command: Command) -> None:
         """Find out when a command can begin: now, at a time, or not in this turn."""
         if isinstance(command, RunStep):
-            begins = self._step_begins(self._turn.state.steps.get(command.id))
+            known = self._turn.state.steps.get(command.id)
+            if known is not None and known.order:
+                if dispatch.perhaps_lost(self._turn, known):
+                    self._lost.append(known)
+                return
+            begins = self._step_begins(known)
         elif isinstance(command, OpenHook):
             begins = self._hook_begins(self._turn.state.hooks.get(command.id))
         else:
@@ -129,21 +150,65 @@ class Performer:
 
     async def _start(self) -> None:
         commands, self._ready = self._ready, []
-        ready = [
-            StepEntry(self._turn, command, self._report_entry)
-            for command in commands
-            if not self._interrupted_too_often(command)
-        ]
+        ready: list[StepEntry] = []
+        dispatched: list[RunStep] = []
+        for command in commands:
+            if command.step.dispatch == "inline" and not self._fits(command):
+                self._held.append(command)
+            elif self._interrupted_too_often(command):
+                continue
+            elif command.step.dispatch == "inline":
+                ready.append(StepEntry(self._turn, command, self._report_entry))
+            else:
+                dispatched.append(command)
+            self._progress = True
+        if dispatched:
+            dispatched = await self._record_dispatched(dispatched)
         if self._turn.redelivered:
             # The last delivery of this message may have died in one of these: count the attempts.
             for entry in ready:
                 self._record_start(entry)
-        if ready and self._turn.journal.needs_flush:
+        if (ready or dispatched) and self._turn.journal.needs_flush:
             await self._turn.journal.flush()
         for entry in ready:
             if entry.step_id in self._replay.pending:
                 self._entries[entry.step_id] = entry
                 entry.start()
+        if dispatched:
+            steps = self._turn.state.steps
+            await dispatch.send_all(self._turn, [steps[each.id] for each in dispatched])
+
+    def _fits(self, command: RunStep) -> bool:
+        """Whether an attempt surely ends before the process does.
+
+        One that would fare no better in the next turn is begun: because it asks for nearly all of a
+        turn's time, or because this turn, with nothing begun yet, is as good as any.
+        """
+        ends, timeout = self._turn.ends_at, command.step.timeout
+        if ends is None or timeout is None or not self._progress:
+            return True
+        now, asked = asyncio.get_running_loop().time(), timeout / 1000
+        return now + asked <= ends or asked > (ends - self._began) * FRESH
+
+    async def _record_dispatched(self, commands: list[RunStep]) -> list[RunStep]:
+        """Record attempts that are dispatched. Returns those, without the ones that failed at once."""
+        inputs = await dispatch.inputs(self._turn, commands)
+        recorded = []
+        for command, value in zip(commands, inputs, strict=True):
+            if command.id not in self._replay.pending:
+                continue  # one before it failed just now, and nobody waits for this one any more
+            if isinstance(value, PayloadError):
+                self._fail(command, 1, describe(value), "error")
+            else:
+                self._turn.journal.record(dispatch.started(self._turn, command, value))
+                recorded.append(command)
+        return recorded
+
+    async def _send_again(self) -> None:
+        lost, self._lost = self._lost, []
+        if self._turn.journal.needs_flush:
+            await self._turn.journal.flush()
+        await dispatch.send_all(self._turn, lost)
 
     def _interrupted_too_often(self, command: RunStep) -> bool:
         known = self._turn.state.steps.get(command.id)
@@ -249,64 +314,17 @@ class Performer:
         self._entries.pop(command.id, None)
         if isinstance(outcome, Broken):
             raise outcome.error
-        at = self._turn.journal.now()
-        if isinstance(outcome, Done):
-            completed = e.StepCompleted(
-                at=at,
-                step=command.id,
-                name=command.step.name,
-                digest=command.digest,
-                attempt=entry.attempt,
-                result=outcome.result,
-                output=outcome.output,
-            )
-            self._record(completed, outcome.value)
-        elif isinstance(outcome, Waiting):
-            self._suspended(entry, outcome, at)
-            return None
-        elif self._failed(entry, outcome):
+        event = outcome_event(entry, outcome, self._turn.journal.now(), self._fraction())
+        if isinstance(event, e.StepCompleted | e.StepFailed):
+            self._record(event, getattr(outcome, "value", None))
+            if entry.checkpointed and isinstance(event, e.StepCompleted):
+                self._dead_checkpoints.append(command.id)
+            hook_ids = hooks.open_hooks_of(self._turn, command.id)
+            return self._close(hook_ids) if hook_ids else None
+        self._turn.journal.record(event)
+        if isinstance(event, e.StepRetryScheduled):
             self._place(command)
-            return None
-        hook_ids = hooks.open_hooks_of(self._turn, command.id)
-        return self._close(hook_ids) if hook_ids else None
-
-    def _suspended(self, entry: StepEntry, outcome: Waiting, at: Millis) -> None:
-        command = entry.command
-        self._turn.journal.record(
-            e.StepSuspended(
-                at=at,
-                step=command.id,
-                name=command.step.name,
-                digest=command.digest,
-                attempt=entry.attempt,
-                entry=entry.entry,
-                output=outcome.output,
-                save_id=outcome.save_id,
-            )
-        )
-
-    def _failed(self, entry: StepEntry, outcome: Failed) -> bool:
-        """Record a failed attempt. Whether another one is to come."""
-        command = entry.command
-        now = self._turn.journal.now()
-        due = command.step.retry.decide(
-            outcome.error, entry.attempt, fraction=self._fraction(), now=now
-        )
-        if due is None:
-            self._fail(command, entry.attempt, outcome.failure, outcome.reason)
-            return False
-        self._turn.journal.record(
-            e.StepRetryScheduled(
-                at=now,
-                step=command.id,
-                name=command.step.name,
-                digest=command.digest,
-                attempt=entry.attempt,
-                error=outcome.failure,
-                due=due,
-            )
-        )
-        return True
+        return None
 
     def _fail(self, command: RunStep, attempt: int, failure: Failure, reason: Any) -> None:
         self._record(
@@ -374,6 +392,12 @@ class Performer:
             self._replay.feed(event, value)
         else:
             self._replay.feed(event)
+
+    async def expire_checkpoints(self) -> None:
+        """Let the checkpoints of completed steps go; that they completed must be durable."""
+        steps, self._dead_checkpoints = self._dead_checkpoints, []
+        for step in steps:
+            await expire_checkpoint(self._turn.ports, self._turn.run_id, step)
 
     # -- withdrawing -----------------------------------------------------------------------------
 

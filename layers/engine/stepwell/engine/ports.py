@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from stepwell.core.events import Commit
-from stepwell.core.messages import Message
+from stepwell.core.messages import Message, StepAttempt
 from stepwell.core.records import (
     Checkpoint,
     Chunk,
     Decision,
     HookRow,
     Millis,
+    PublishedWorkflow,
     RunHeader,
     RunStatus,
+    StepRow,
 )
 from stepwell.errors import StepwellError
 
@@ -42,11 +44,12 @@ class ItemTooLarge(StepwellError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """What one consistent read of a run brings: header, log and hooks, all pages of them."""
+    """What one consistent read of a run brings, all pages of it."""
 
     header: RunHeader | None
     commits: tuple[Commit, ...]
     hooks: tuple[HookRow, ...]
+    steps: tuple[StepRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,7 @@ class Store(Protocol):
     """The table. All reads named here are strongly consistent, but for the two lists."""
 
     async def load(self, run_id: str) -> RunRows:
-        """Header, log in order and hooks of one run; every page of it."""
+        """Header, log in order, hooks and dispatched steps of one run; every page of it."""
 
     async def get_header(self, run_id: str) -> RunHeader | None:
         """The header alone."""
@@ -97,29 +100,66 @@ class Store(Protocol):
         Whoever loses reads what the winner wrote.
         """
 
+    async def get_step(self, run_id: str, step: str) -> StepRow | None:
+        """The row of a dispatched step."""
+
+    async def put_step(self, row: StepRow) -> StepRow:
+        """Put revision n, only if revision n - 1 stands (nothing for 1). Returns what stands.
+
+        That is an equal row also when an own write lost its reply.
+        """
+
     async def get_checkpoint(self, run_id: str, step: str) -> Checkpoint | None:
         """The checkpoint of a step."""
 
     async def put_checkpoint(self, checkpoint: Checkpoint) -> bool:
         """Put, unless one with a higher `last_event` stands. Whether it was put."""
 
+    async def expire_checkpoint(self, run_id: str, step: str, at: Millis) -> None:
+        """Let the checkpoint of a step, if there is one, be gone from `at` on, now or much later.
+
+        A checkpoint that is put after this stays.
+        """
+
     async def put_chunk(self, chunk: Chunk) -> bool:
-        """Put if no row has its position. Whether it was put."""
+        """Put if no row has its position. Whether it stands.
+
+        True also when the row there is equal: an own write whose reply was lost.
+        """
 
     async def get_chunks(
         self, run_id: str, step: str, *, after: int = 0, limit: int | None = None
     ) -> tuple[Chunk, ...]:
         """Output rows with a position above `after`, in order; all of them without `limit`."""
 
+    async def publish(self, definition: PublishedWorkflow) -> None:
+        """Put a definition, once per digest, and make it the current one.
+
+        Not if the current one is of a newer version, by `core.definitions.version_order`, or of
+        the same one and published later.
+        """
+
+    async def get_definition(self, workflow: str) -> PublishedWorkflow | None:
+        """The current definition of a workflow. May lag."""
+
+    async def list_definitions(
+        self, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[PublishedWorkflow]:
+        """Current definitions by name. May lag. Raises `ValueError` on a bad cursor."""
+
     async def list_runs(
         self,
         *,
         workflow: str | None = None,
         status: RunStatus | None = None,
+        attention: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[RunHeader]:
-        """Runs, newest first; ties by run id. May lag. Raises `ValueError` on a bad cursor."""
+        """Runs, newest first; ties by run id. May lag. Raises `ValueError` on a bad cursor.
+
+        `attention` is the kind of note that their headers carry: BLOCKED or STUCK.
+        """
 
     async def list_hooks(
         self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
@@ -152,6 +192,13 @@ class Queue(Protocol):
         """Send to the group of the message's run. Equal bodies within five minutes are one."""
 
 
+class StepQueue(Protocol):
+    """The step queue: attempts of dispatched steps, in no order, now and then one of them twice."""
+
+    async def send(self, attempt: StepAttempt) -> None:
+        """Have an attempt made."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """A received message. `receipt` deletes or gives back just this receive of it."""
@@ -182,7 +229,10 @@ class Timers(Protocol):
     """Durable timers: at `due`, or later, a `TimerDue` message is sent. May be late, twice."""
 
     async def start(self, run_id: str, wait_id: str, arm: int, due: Millis) -> None:
-        """Make sure of a timer. Starting an existing one changes nothing."""
+        """Make sure of a timer. Starting it again with another `due` moves it there.
+
+        It may still fire at the old time as well.
+        """
 
     async def cancel(self, run_id: str, wait_id: str, arm: int) -> None:
         """Forget a timer; it may still fire."""
@@ -212,6 +262,7 @@ class Ports:
     store: Store
     blobs: Blobs
     queue: Queue
+    steps: StepQueue
     timers: Timers
     clock: Clock
     ids: Ids

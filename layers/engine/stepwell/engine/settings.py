@@ -20,7 +20,8 @@ class Settings:
     `look_every` is how often a turn with steps in flight reads the header for a cancel;
     `step_grace` how long a cancelled step may take to clean up before it is abandoned;
     `turn_time` after how long a turn starts no more steps and hands over to the next one;
-    `notify_retry` how often `on_created` of a workflow's hook is tried.
+    `notify_retry` how often `on_created` of a workflow's hook is tried; `settle_time` how much of
+    the time before its process ends a turn keeps for making durable what it did.
     """
 
     keyring: Keyring
@@ -28,7 +29,12 @@ class Settings:
     look_every: Millis = 5_000
     step_grace: Millis = 2_000
     turn_time: Millis = 90_000
+    settle_time: Millis = 5_000
     notify_retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+    def usable(self, time_left: Millis) -> Millis:
+        """How much of the time before a process ends its work may take: at least half of it."""
+        return max(time_left - self.settle_time, time_left // 2)
 
     def __post_init__(self) -> None:
         # A value is JSON text inside the JSON of its event, which may double it, and one event has

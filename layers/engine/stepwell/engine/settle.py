@@ -6,23 +6,27 @@ events before timers, timers before the header, the header before the message is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.core import events as e
 from stepwell.core.commands import StartTimer
+from stepwell.core.decide import closing
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.failure import describe
 from stepwell.core.messages import Continue
-from stepwell.core.records import Attention, RunHeader, RunStatus
+from stepwell.core.records import Attention, HookStatus, RunHeader, RunStatus, Wait
 from stepwell.core.state import Alarm
 from stepwell.engine import hooks
+from stepwell.engine.dispatch import call_off
 from stepwell.engine.journal import Fenced
 from stepwell.engine.replay import Cancelled, Outcome, Raised, Replay, Returned
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import Failure, PayloadError, StepFailed, UsageError
 
-#: Waits that a header shows, the oldest; a header is one item and has a size.
+#: Waits that a header shows, the oldest and the next to come due; a header is one item and has a
+#: size.
 SHOWN_WAITS = 100
 
 _STATUS = {
@@ -49,6 +53,14 @@ async def _close_rows(turn: TurnContext) -> None:
     # A row found decided is recorded: its answer was promised to somebody.
     left = [row.hook_id for row in turn.rows.values() if hooks.is_open(turn, row)]
     await hooks.close_all(turn, left)
+
+
+async def close_late(turn: TurnContext) -> None:
+    """Close rows that came after the end: of an attempt that did not know of it yet."""
+    for row in turn.rows.values():
+        if row.status is HookStatus.PENDING:
+            decision = closing(turn.journal.now())
+            await turn.ports.store.decide_hook(turn.run_id, row.hook_id, decision)
 
 
 async def _last_event(
@@ -83,8 +95,11 @@ def failure_of(error: BaseException) -> Failure:
     return failure
 
 
-async def note_waits(turn: TurnContext, replay: Replay) -> None:
-    """Record what the run waits for from here on, and what it does not wait for any more."""
+async def note_waits(turn: TurnContext, replay: Replay) -> list[tuple[str, int]]:
+    """Record what the run waits for from here on, and what it does not wait for any more.
+
+    Returns the dispatched attempts, by step and order, that nobody waits for any more.
+    """
     state, journal, pending = turn.state, turn.journal, replay.pending
     for waiting in pending.values():
         command = waiting.command
@@ -97,6 +112,8 @@ async def note_waits(turn: TurnContext, replay: Replay) -> None:
     for timer in list(state.timers.values()):
         if timer.status == "started" and timer.id not in pending:
             journal.record(e.TimerCancelled(at=journal.now(), timer=timer.id, name=timer.name))
+    dropped = [(step.id, step.order) for step in state.steps.values() if step.order]
+    dropped = [(step, order) for step, order in dropped if step not in pending]
     for step in list(state.steps.values()):
         if step.status in ("started", "suspended", "retrying") and step.id not in pending:
             journal.record(
@@ -108,11 +125,15 @@ async def note_waits(turn: TurnContext, replay: Replay) -> None:
         if hooks.is_open(turn, row) and (row.step or row.hook_id) not in pending
     ]
     await hooks.close_all(turn, left)
+    return dropped
 
 
-async def suspend(turn: TurnContext, before: Alarm | None) -> None:
+async def suspend(
+    turn: TurnContext, before: Alarm | None, dropped: Iterable[tuple[str, int]] = ()
+) -> None:
     """Leave the run waiting: events, then the timer, then the header."""
     await turn.journal.flush()
+    await call_off(turn, dropped)
     await set_alarm(turn, before)
     await write_header(turn)
 
@@ -130,9 +151,11 @@ async def set_alarm(turn: TurnContext, before: Alarm | None) -> None:
         await timers.cancel(turn.run_id, before.wait_id, before.arm)
 
 
-async def hand_over(turn: TurnContext, before: Alarm | None) -> None:
+async def hand_over(
+    turn: TurnContext, before: Alarm | None, dropped: Iterable[tuple[str, int]]
+) -> None:
     """The turn is out of time: make all durable and wake the next one."""
-    await suspend(turn, before)
+    await suspend(turn, before, dropped)
     # From the id of the message, not from what it says: a redelivery sends the same again, while
     # a second message of the same text is another cause.
     await turn.ports.queue.send(Continue(run_id=turn.run_id, cause=turn.message_id))
@@ -160,7 +183,7 @@ async def write_header(turn: TurnContext, attention: Attention | None = None) ->
         header,
         status=_STATUS[state.status],
         last_event=state.last,
-        waiting=waits[:SHOWN_WAITS],
+        waiting=_shown(waits),
         waits_not_shown=max(len(waits) - SHOWN_WAITS, 0),
         attention=attention,
         result=state.result,
@@ -168,6 +191,16 @@ async def write_header(turn: TurnContext, attention: Attention | None = None) ->
     )
     if agreeing != header:
         await _update(turn, replace(agreeing, updated_at=turn.ports.clock.now()))
+
+
+def _shown(waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
+    """The oldest waits, with the one among them that comes due first."""
+    if len(waits) <= SHOWN_WAITS:
+        return waits
+    timed = [wait for wait in waits if wait.kind != "hook" and wait.until is not None]
+    first = min(timed, key=lambda wait: wait.until or 0, default=waits[0])
+    shown = waits[:SHOWN_WAITS]
+    return shown if first in shown else (*shown[:-1], first)
 
 
 async def _update(turn: TurnContext, header: RunHeader) -> None:

@@ -38,6 +38,7 @@ from stepwell.errors import (
     HookError,
     HookTimeout,
     PayloadError,
+    StepwellError,
     Suspended,
     UsageError,
 )
@@ -106,6 +107,7 @@ class StepEntry(StepContext):
     _reported = False
     _broken: BaseException | None = None
     _cancel_seen = False
+    _began = 0.0
     _timer: asyncio.TimerHandle | None = None
 
     def __init__(
@@ -119,7 +121,8 @@ class StepEntry(StepContext):
         self.run_id = turn.run_id
         self.step_id = command.id
         self.name = command.step.name
-        self.attempt = 1 if known is None else known.attempts + 1
+        # A dispatched attempt was counted when it was dispatched.
+        self.attempt = 1 if known is None else known.attempts + (not known.order)
         self.entry = 1 if known is None else known.entries + 1
         self.blocking = command.step.colour == "sync"
         self._turn = turn
@@ -140,9 +143,12 @@ class StepEntry(StepContext):
 
     def start(self) -> None:
         """Begin the entry as a task of the turn's loop."""
-        timeout = self.command.step.timeout
+        timeout, self.deadline = self.command.step.timeout, self._turn.ends_at
         if timeout is not None:
-            self.deadline = self._loop.time() + timeout / 1000
+            limit = self._loop.time() + timeout / 1000
+            self.deadline = limit if self.deadline is None else min(limit, self.deadline)
+        if self.deadline is not None:
+            self._began = self._loop.time()
             self._timer = self._loop.call_at(self.deadline, self._time_out)
         context = contextvars.copy_context()
         context.run(STEP.set, self)
@@ -250,9 +256,20 @@ class StepEntry(StepContext):
         return Waiting(self._output.position, self._save_id)
 
     def _timeout(self) -> Failed:
-        step = self.command.step
-        error = TimeoutError(f"the attempt took longer than {(step.timeout or 0) / 1000:g} s")
+        error = TimeoutError(self._too_long())
         return Failed(error, describe(error), "timeout")
+
+    def _too_long(self) -> str:
+        step = self.command.step
+        if step.timeout is not None and self.deadline != self._turn.ends_at:
+            return f"the attempt took longer than {step.timeout / 1000:g} s"
+        took = (self.deadline or 0) - self._began
+        advice = (
+            "give the function of steps more time, or save checkpoints"
+            if step.dispatch == "worker"
+            else 'declare the step with dispatch="worker"'
+        )
+        return f"the attempt was cut off after {took:.0f} s, before its function ended: {advice}"
 
     def _time_out(self) -> None:
         self._timed_out = True
@@ -262,6 +279,11 @@ class StepEntry(StepContext):
         """Nobody waits for this entry any more: tell the body, drop its outcome."""
         self._withdrawn = self._reported = True
         self._stop(lambda: None)
+
+    @property
+    def checkpointed(self) -> bool:
+        """Whether the step has a checkpoint, as far as this entry knows."""
+        return self._save_id is not None or self._loaded_id is not None
 
     def flag_cancelled(self) -> None:
         """Let the body see, through `current.cancelled`, that its run is to be cancelled."""
@@ -291,10 +313,19 @@ class StepEntry(StepContext):
             )
 
     async def _port(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Use a port for the body. Its failure ends the turn, whatever the body makes of it."""
+        """Use a port for the body. Its failure ends the turn, whatever the body makes of it.
+
+        What is wrong with a value is the body's to know, and is one of our errors; all others are
+        those of a port that cannot do its work, such as a permission that is missing.
+        """
         try:
             return await work
-        except (TransientError, Fenced) as error:
+        except StepwellError as error:
+            if not isinstance(error, TransientError | Fenced):
+                raise
+            self._broken = error
+            raise Suspended from error
+        except Exception as error:
             self._broken = error
             raise Suspended from error
 

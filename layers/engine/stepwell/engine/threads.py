@@ -18,6 +18,8 @@ from typing import Any
 from stepwell.errors import Suspended, UsageError
 
 _LOG = logging.getLogger("stepwell.workflow")
+#: The name of the threads of `def` workflows.
+WORKFLOW_THREAD = "stepwell-workflow"
 #: How often a thread is told that its pass is over before it is left behind.
 _TOLD_LIMIT = 100
 
@@ -145,7 +147,7 @@ class WorkflowThread:
         """Run the function to its end, awaiting its primitives on the loop."""
         context = contextvars.copy_context()
         self._thread = threading.Thread(
-            target=context.run, args=(self._run,), name="stepwell-workflow", daemon=True
+            target=context.run, args=(self._run,), name=WORKFLOW_THREAD, daemon=True
         )
         self._thread.start()
         message = self._to_loop.get()

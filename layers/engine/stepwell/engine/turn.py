@@ -19,12 +19,13 @@ from stepwell.authoring.registry import Registry
 from stepwell.core import events as e
 from stepwell.core.decide import decide, due_decisions, first_event, reference_time
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.messages import Message, StartRun, Wake
-from stepwell.core.records import Attention, HookRow, RunHeader, RunStatus
+from stepwell.core.messages import Message, StartRun, StepAttempt, Wake
+from stepwell.core.records import Attention, HookRow, Millis, RunHeader, RunStatus
 from stepwell.core.state import Alarm, RunState, fold
 from stepwell.engine import settle
+from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.journal import Journal
-from stepwell.engine.perform import Performer
+from stepwell.engine.perform import FRESH, Performer
 from stepwell.engine.ports import Ports, RunRows, TransientError
 from stepwell.engine.puts import Puts
 from stepwell.engine.replay import Blocked, Raised, Replay
@@ -52,6 +53,7 @@ class _Delivered:
     message: Message
     message_id: str
     receive_count: int
+    time_left: Millis | None
 
 
 class Engine:
@@ -77,13 +79,20 @@ class Engine:
         self._notifiers.close()
 
     async def take_turn(
-        self, message: Message, *, message_id: str, receive_count: int, last: bool = False
+        self,
+        message: Message,
+        *,
+        message_id: str,
+        receive_count: int,
+        last: bool = False,
+        time_left: Millis | None = None,
     ) -> TurnEnd:
         """Do a message's work. Raises when the message must be given back.
 
         `message_id` is the queue's own id of the message, the same for each receive of it;
         `receive_count` is 1 the first time. `last` says that the queue delivers it no more: the
-        run is marked STUCK beforehand, and the mark goes when the turn ends well.
+        run is marked STUCK beforehand, and the mark goes when the turn ends well. After `time_left`
+        the process is ended from outside (None: it is not); inline steps are cut off before that.
         """
         if last:
             # Before the log is read: it may be what cannot be read.
@@ -92,9 +101,10 @@ class Engine:
         header = rows.header or await self._put_header(message)
         log = [event for commit in rows.commits for event in commit.events]
         state = fold(log)
-        delivered = _Delivered(message, message_id, receive_count)
+        delivered = _Delivered(message, message_id, receive_count, time_left)
         turn = self._context(delivered, header, state, rows)
         if state.terminal:
+            await settle.close_late(turn)
             await settle.write_header(turn)
             return TurnEnd.NOTHING
         before = state.next_alarm()
@@ -107,6 +117,36 @@ class Engine:
             await settle.block(turn, reason, before)
             return TurnEnd.BLOCKED
         return await self._replay(turn, workflow, [*log, *decided], before)
+
+    async def run_attempt(
+        self,
+        attempt: StepAttempt,
+        *,
+        message_id: str,
+        receive_count: int,
+        time_left: Millis | None = None,
+    ) -> AttemptEnd:
+        """Make the attempt of a dispatched step that a message of the step queue asks for.
+
+        What came of it is durable when this returns. Raises when the message must be given back:
+        `StepBusy` while another receive works on it, else what a port raised. The receive is named
+        by `message_id` and `receive_count`; `time_left` as for a turn.
+        """
+        means = Means(
+            ports=self.ports,
+            settings=self.settings,
+            pool=self._pool,
+            notifiers=self._notifiers,
+            fraction=self._fraction,
+        )
+        received = Received(
+            attempt=attempt,
+            message_id=message_id,
+            receive_count=receive_count,
+            time_left=time_left,
+            nonce=self.ports.ids.new_id(),
+        )
+        return await make_attempt(means, self._registry.step, received)
 
     async def _put_header(self, message: Message) -> RunHeader:
         if not isinstance(message, StartRun):
@@ -135,6 +175,7 @@ class Engine:
     ) -> TurnContext:
         ports = self.ports
         turn_id = ports.ids.new_id()
+        left, now = delivered.time_left, asyncio.get_running_loop().time()
         return TurnContext(
             header=header,
             ports=ports,
@@ -146,10 +187,12 @@ class Engine:
             journal=Journal(ports.store, ports.clock, header.run_id, turn_id, state),
             values=Values(ports.blobs, self.settings.sizes),
             rows={row.hook_id: row for row in rows.hooks},
+            steps={row.step: row for row in rows.steps},
             time=reference_time(delivered.message, ports.clock.now()),
             message_id=delivered.message_id,
             redelivered=delivered.receive_count > 1,
             settled=_is_settled(delivered, header, state),
+            ends_at=None if left is None else now + self.settings.usable(left) / 1000,
         )
 
     async def _settle_decisions(self, turn: TurnContext, message: Message) -> None:
@@ -167,7 +210,7 @@ class Engine:
         if turn.state.started is None:
             events.append(first_event(turn.header))
             turn.journal.record(events[0])
-        decided = decide(turn.state, turn.rows.values(), message, turn.time)
+        decided = decide(turn.state, turn.rows.values(), message, turn.time, turn.steps.values())
         for event in decided:
             turn.journal.record(event)
         return events + decided
@@ -192,7 +235,9 @@ class Engine:
             held = await self._perform(turn, replay, performer)
             await performer.stop()
             await turn.puts.settle()
-            return await self._settle(turn, workflow, replay, before, held=held)
+            end = await self._settle(turn, workflow, replay, before, held=held)
+            await performer.expire_checkpoints()
+            return end
         finally:
             try:
                 await performer.stop()
@@ -221,7 +266,10 @@ class Engine:
     async def _perform(self, turn: TurnContext, replay: Replay, performer: Performer) -> bool:
         """Perform and feed until nothing is left to do now. Whether steps were held back."""
         loop = asyncio.get_running_loop()
-        stop_at = loop.time() + turn.settings.turn_time / 1000
+        now, most = loop.time(), turn.settings.turn_time / 1000
+        if turn.ends_at is not None:
+            most = min(most, (turn.ends_at - now) * FRESH)
+        stop_at = now + most
         while replay.outcome is None:
             held = await performer.begin(new_steps=loop.time() < stop_at)
             if replay.outcome is not None:
@@ -250,12 +298,12 @@ class Engine:
             await settle.block(turn, str(outcome.error), before)
             return TurnEnd.BLOCKED
         if outcome is None:
-            await settle.note_waits(turn, replay)
+            dropped = await settle.note_waits(turn, replay)
             if held:
-                await settle.hand_over(turn, before)
+                await settle.hand_over(turn, before, dropped)
                 return TurnEnd.HANDED_OVER
             if turn.state.waits():
-                await settle.suspend(turn, before)
+                await settle.suspend(turn, before, dropped)
                 return TurnEnd.WAITING
             outcome = settle.waits_for_nothing()
         await settle.finish(turn, workflow, outcome, before)

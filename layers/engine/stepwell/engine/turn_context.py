@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stepwell.core.records import HookRow, Millis, RunHeader
+from stepwell.core.records import HookRow, Millis, RunHeader, StepRow
 from stepwell.core.state import RunState
 from stepwell.engine.journal import Journal
 from stepwell.engine.ports import Ports
@@ -21,7 +21,9 @@ class TurnContext:
     `message_id` is the queue's id of its message, `redelivered` says that it came before. `settled`
     says that the last turn left the run with its timer set and its header written. `pool` runs
     `def` steps, `notifiers` what such a step waits for: the two must not share threads. `rows` holds
-    the run's hook rows by hook id, those put in this turn added to those loaded.
+    the run's hook rows by hook id, those put in this turn added to those loaded; `steps` the rows of
+    dispatched steps by step id, as loaded. `ends_at`, in seconds of the loop's clock, is when an
+    attempt is cut off because its process will end; None where it does not.
     """
 
     header: RunHeader
@@ -34,10 +36,12 @@ class TurnContext:
     journal: Journal
     values: Values
     rows: dict[str, HookRow]
+    steps: dict[str, StepRow]
     time: Millis
     message_id: str
     redelivered: bool
     settled: bool
+    ends_at: float | None = None
 
     @property
     def run_id(self) -> str:

@@ -30,10 +30,11 @@ from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import Registry, registry
 from stepwell.client import Client, OutputChunk, PendingHook, Recorded, Resumed, RunHandle
 from stepwell.core.durations import to_millis
-from stepwell.core.messages import Message, load_message
+from stepwell.core.messages import Message, StepAttempt, load_attempt, load_message
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis, RunHeader
 from stepwell.core.tokens import Keyring
+from stepwell.engine.attempt import AttemptEnd, StepBusy
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, TransientError
 from stepwell.engine.settings import Settings
@@ -174,16 +175,22 @@ class Environment:
             pass
 
     def take_turn(self) -> bool:
-        """Fire due timers and take one turn. Whether there was one to take."""
+        """Fire due timers and take one turn, or make one attempt of a dispatched step.
+
+        Whether there was one to take.
+        """
         return self.wait_for(self._take_turn())
 
     async def _take_turn(self) -> bool:
         await self._local.timers.fire_due(self._local.queue)
         delivery = await self._local.queue.receive()
-        if delivery is None:
-            return False
-        await self._work(delivery)
-        return True
+        if delivery is not None:
+            await self._work(delivery)
+            return True
+        delivery = await self._local.step_queue.receive()
+        if delivery is not None:
+            await self._attempt(delivery)
+        return delivery is not None
 
     async def _work(self, delivery: Delivery) -> None:
         queue = self._local.queue
@@ -195,15 +202,38 @@ class Environment:
         try:
             self.turns.append(await self._turn(message, delivery))
         except Crash:
-            # The process is gone with all it held; the message is delivered again.
-            self.crashes += 1
-            self._engine.close()
-            self._engine = self._new_engine()
+            self._replace_engine()
             await queue.give_back(delivery)
         except (TransientError, Fenced):
             await queue.give_back(delivery, delay=1_000)
         else:
             await queue.delete(delivery)
+
+    async def _attempt(self, delivery: Delivery) -> None:
+        queue = self._local.step_queue
+        try:
+            await self._make(load_attempt(delivery.body), delivery)
+        except Crash:
+            self._replace_engine()
+            await queue.give_back(delivery)
+        except StepBusy as busy:
+            await queue.give_back(delivery, delay=max(busy.until - self.clock.now(), 1_000))
+        except TransientError:
+            await queue.give_back(delivery, delay=1_000)
+        else:
+            await queue.delete(delivery)
+
+    async def _make(self, attempt: StepAttempt, delivery: Delivery) -> AttemptEnd:
+        with self._crasher.armed():
+            return await self._engine.run_attempt(
+                attempt, message_id=delivery.message_id, receive_count=delivery.receive_count
+            )
+
+    def _replace_engine(self) -> None:
+        """The process is gone with all it held; another one takes its place."""
+        self.crashes += 1
+        self._engine.close()
+        self._engine = self._new_engine()
 
     async def _turn(self, message: Message, delivery: Delivery) -> TurnEnd:
         with self._crasher.armed():
@@ -235,6 +265,7 @@ class Environment:
             times = [
                 await self._local.timers.next_due(),
                 await self._local.queue.next_visible_at(),
+                await self._local.step_queue.next_visible_at(),
             ]
             return min((time for time in times if time is not None), default=None)
 

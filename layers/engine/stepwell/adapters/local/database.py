@@ -35,7 +35,7 @@ SqlValue = str | int | bytes | None
 Row = tuple[Any, ...]
 
 #: The version of the tables below; a file says in `user_version` which one it has.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _MAKING = threading.Lock()
 _OLDEST_SQLITE = (3, 35, 0)  # RETURNING
@@ -56,7 +56,7 @@ _TRANSIENT = frozenset(
 # Each part of a key is a column of its own, so no id can reach into another's range, whatever it
 # is made of. `recency` is minus the time of creation: "newest first, then by id" is then one
 # ascending index. `size` is what the item weighs against the limits.
-_SCHEMA = """
+_VERSION_2 = """
 CREATE TABLE runs (
     run_id TEXT NOT NULL PRIMARY KEY,
     workflow TEXT NOT NULL,
@@ -175,6 +175,62 @@ CREATE TABLE timers (
 ) WITHOUT ROWID;
 CREATE INDEX timers_by_due ON timers (due);
 """
+
+_VERSION_3 = """
+CREATE TABLE steps (
+    run_id TEXT NOT NULL,
+    step TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (run_id, step)
+) WITHOUT ROWID;
+
+CREATE TABLE step_messages (
+    place INTEGER PRIMARY KEY,
+    message_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    body TEXT NOT NULL,
+    sent_at INTEGER NOT NULL,
+    visible_at INTEGER NOT NULL,
+    receive_count INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX step_messages_by_time ON step_messages (visible_at, place);
+
+CREATE TABLE step_dead_letters (
+    place INTEGER PRIMARY KEY,
+    message_id TEXT NOT NULL UNIQUE,
+    run_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    body TEXT NOT NULL,
+    sent_at INTEGER NOT NULL,
+    receive_count INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    died_at INTEGER NOT NULL
+);
+
+CREATE TABLE definitions (
+    workflow TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (workflow, digest)
+) WITHOUT ROWID;
+
+CREATE TABLE current_definitions (
+    workflow TEXT NOT NULL PRIMARY KEY,
+    digest TEXT NOT NULL,
+    version_order TEXT NOT NULL,
+    published_at INTEGER NOT NULL,
+    body TEXT NOT NULL
+) WITHOUT ROWID;
+
+ALTER TABLE checkpoints ADD COLUMN expires_at INTEGER;
+CREATE INDEX checkpoints_by_expiry ON checkpoints (expires_at) WHERE expires_at IS NOT NULL;
+"""
+
+# What each version that a file can have needs to become the present one; 0 is a new file.
+_UPGRADES = {0: _VERSION_2 + _VERSION_3, 2: _VERSION_3}
 
 
 class SchemaMismatch(StepwellError):
@@ -302,19 +358,23 @@ class Database:
         return self._connection
 
     def _prepare(self) -> None:
-        """Make the tables of a new file; leave alone what is not ours."""
+        """Make the tables of a new file, add those that an older one lacks.
+
+        What is not ours is left alone.
+        """
         if self._version() == SCHEMA_VERSION:
             return
         with self.writing():
             version = self._version()
             if version == SCHEMA_VERSION:  # another process was faster
                 return
-            if version or self.query("SELECT 1 FROM sqlite_master LIMIT 1"):
+            foreign = version == 0 and self.query("SELECT 1 FROM sqlite_master LIMIT 1")
+            if foreign or version not in _UPGRADES:
                 raise SchemaMismatch(
                     f"{self.path!r} has schema version {version}, this Stepwell knows"
                     f" {SCHEMA_VERSION}: use the Stepwell that made it, or another file"
                 )
-            for statement in _SCHEMA.split(";\n"):
+            for statement in _UPGRADES[version].split(";\n"):
                 self.change(statement)
             self.change(f"PRAGMA user_version = {SCHEMA_VERSION}")
 

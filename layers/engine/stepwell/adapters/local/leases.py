@@ -10,8 +10,8 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-from stepwell.adapters.local.queue import SqliteQueue
 from stepwell.core.records import Millis
 from stepwell.engine.ports import Delivery, TransientError
 
@@ -20,13 +20,20 @@ _LOG = logging.getLogger("stepwell.local")
 _RENEWALS = 3
 
 
+class Renewable(Protocol):
+    """A queue whose messages can be kept invisible, from any thread."""
+
+    def postpone(self, delivery: Delivery, delay: Millis) -> bool:
+        """Make the message visible again only after `delay` ms. False when it is held no more."""
+
+
 class Leases:
     """Renews the leases of the deliveries that are held, `lease` ms at a time.
 
     The thread is started on first use, sleeps while nothing is held, and ends with `close`.
     """
 
-    def __init__(self, queue: SqliteQueue, lease: Millis) -> None:
+    def __init__(self, queue: Renewable, lease: Millis) -> None:
         self._queue = queue
         self._lease = lease
         # Guards what is below. It is held during a renewal, so none comes after `held` was left.

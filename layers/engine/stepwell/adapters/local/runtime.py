@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,8 +24,10 @@ from stepwell.adapters.local.reports import report
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
 from stepwell.authoring.registry import Registry, registry
 from stepwell.client import Client
-from stepwell.core.messages import Message, StartRun, Wake, load_message
-from stepwell.core.records import Millis, RunHeader
+from stepwell.core.messages import Message, StartRun, load_attempt, load_message
+from stepwell.core.records import Millis
+from stepwell.engine.attempt import StepBusy
+from stepwell.engine.catalogue import Publication
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, TransientError
 from stepwell.engine.settings import Settings
@@ -61,6 +65,7 @@ class LocalEngine:
         local.store.on_commit = report
         self._registry = registry
         self._leases = Leases(local.queue, lease)
+        self._step_leases = Leases(local.step_queue, lease)
         self._engine = Engine(local.ports, settings, registry, system_fraction)
 
     @classmethod
@@ -87,6 +92,7 @@ class LocalEngine:
     def close(self) -> None:
         """Renew no more leases and close the file."""
         self._leases.close()
+        self._step_leases.close()
         self._engine.close()
         self.local.close()
 
@@ -109,11 +115,14 @@ class LocalEngine:
         return turns
 
     async def take_turn(self) -> bool:
-        """Fire due timers and take one turn. Whether there was one to take."""
-        delivery = await self._next()
-        if delivery is None:
+        """Fire due timers and take one turn, or make one attempt of a dispatched step.
+
+        Whether there was one to take.
+        """
+        work = await self._next()
+        if work is None:
             return False
-        await self._work(delivery)
+        await work
         return True
 
     async def serve(
@@ -130,13 +139,13 @@ class LocalEngine:
         until = until or asyncio.Event()
         busy: set[asyncio.Task[None]] = set()
         while not until.is_set():
-            delivery, idle = None, False
+            work, idle = None, False
             if len(busy) < concurrency:
                 with suppress(TransientError):  # another process has the file to itself
-                    delivery = await self._next()
-                    idle = delivery is None and not busy
-            if delivery is not None:
-                busy.add(asyncio.create_task(self._work(delivery)))
+                    work = await self._next()
+                    idle = work is None and not busy
+            if work is not None:
+                busy.add(asyncio.create_task(work))
                 await asyncio.sleep(0)
             elif idle and until_idle:
                 return
@@ -146,32 +155,18 @@ class LocalEngine:
         if busy:
             await asyncio.wait(busy)
 
-    async def wake_blocked(self) -> int:
-        """Send a wake-up to each blocked run of a known workflow: this code may fit it.
+    async def publish(self) -> Publication:
+        """Publish the workflows that are known here, and wake their blocked runs: this code may fit."""
+        return await self.client.publish(self._registry.workflows().values(), wake_all=True)
 
-        Returns to how many.
-        """
-        woken = 0
-        cursor: str | None = None
-        while True:
-            page = await self.local.store.list_runs(attention="BLOCKED", limit=200, cursor=cursor)
-            for header in page.items:
-                woken += await self._wake_if_known(header)
-            cursor = page.cursor
-            if cursor is None:
-                return woken
-
-    async def _wake_if_known(self, header: RunHeader) -> bool:
-        if self._registry.workflow(header.workflow) is None:
-            return False
-        cause = f"code that may fit {self.local.ports.ids.new_id()}"
-        await self.local.queue.send(Wake(run_id=header.run_id, cause=cause))
-        return True
-
-    async def _next(self) -> Delivery | None:
-        """Fire due timers and take the next message of a workflow that is known here."""
+    async def _next(self) -> Coroutine[Any, Any, None] | None:
+        """Fire due timers and take the next message of a workflow or a step that is known here."""
         await self.local.timers.fire_due(self.local.queue)
-        return await self.local.queue.receive(workflows=self._registry.workflows())
+        delivery = await self.local.queue.receive(workflows=self._registry.workflows())
+        if delivery is not None:
+            return self._work(delivery)
+        delivery = await self.local.step_queue.receive(steps=self._registry.steps())
+        return None if delivery is None else self._attempt(delivery)
 
     async def _rest(self, busy: set[asyncio.Task[None]], until: asyncio.Event) -> None:
         """Sleep until a turn ends, a timer may be due or another process may have sent something."""
@@ -215,7 +210,38 @@ class LocalEngine:
         self.turns += 1
         return True
 
+    async def _attempt(self, delivery: Delivery) -> None:
+        """Make an attempt of a dispatched step. Its message is deleted, or given back."""
+        queue = self.local.step_queue
+        try:
+            attempt = load_attempt(delivery.body)
+        except ValidationError as error:
+            await queue.reject(delivery, f"not an attempt of a step: {error}")
+            return
+        with suppress(TransientError):
+            try:
+                with self._step_leases.held(delivery):
+                    await self._engine.run_attempt(
+                        attempt,
+                        message_id=delivery.message_id,
+                        receive_count=delivery.receive_count,
+                    )
+            except StepBusy as busy:
+                wait = busy.until - self.local.ports.clock.now()
+                await queue.give_back(delivery, delay=min(max(wait, 0), LEASE))
+            except Exception as error:
+                delay = _back_off(delivery)
+                _LOG.info("step %s: message given back for %d ms: %s", attempt.step, delay, error)
+                await queue.give_back(delivery, delay=delay)
+            else:
+                await queue.delete(delivery)
+
     async def _give_back(self, delivery: Delivery, message: Message, error: Exception) -> None:
-        delay = _BACK_OFF[min(delivery.receive_count, len(_BACK_OFF)) - 1]
+        delay = _back_off(delivery)
         _LOG.info("run %s: message given back for %d ms: %s", message.run_id, delay, error)
         await self.local.queue.give_back(delivery, delay=delay)
+
+
+def _back_off(delivery: Delivery) -> Millis:
+    """How long a message that could not be worked on stays away."""
+    return _BACK_OFF[min(delivery.receive_count, len(_BACK_OFF)) - 1]

@@ -1,4 +1,4 @@
-"""The table: headers, logs, hooks, checkpoints and output, as strict as DynamoDB about them.
+"""The table: runs and what belongs to them, definitions; as strict as DynamoDB about them.
 
 Each conditional write is one statement that holds its condition. An item above 400 KB is refused,
 and a run is read in pages of at most 1 MB, each continuing after the last key of the one before.
@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
+from stepwell.adapters.local import definitions
 from stepwell.adapters.local.cursors import read_cursor, write_cursor
 from stepwell.adapters.local.database import Database, Row, SqlValue
 from stepwell.core.events import Commit, dump_events, load_events
@@ -22,15 +23,19 @@ from stepwell.core.records import (
     Decision,
     HookRow,
     HookStatus,
+    Millis,
+    PublishedWorkflow,
     RunHeader,
     RunStatus,
+    StepRow,
 )
-from stepwell.engine.ports import ItemTooLarge, Page, RunRows, TransientError
+from stepwell.engine.ports import Clock, ItemTooLarge, Page, RunRows, TransientError
 
 T = TypeVar("T")
 
 _HEADER: TypeAdapter[RunHeader] = TypeAdapter(RunHeader)
 _CHECKPOINT: TypeAdapter[Checkpoint] = TypeAdapter(Checkpoint)
+_STEP: TypeAdapter[StepRow] = TypeAdapter(StepRow)
 
 _HOOK_FIELDS = tuple(field.name for field in fields(HookRow))
 _HOOK_COLUMNS = ", ".join(_HOOK_FIELDS)
@@ -64,6 +69,19 @@ SELECT size, hook_id, {_HOOK_COLUMNS} FROM hooks
 WHERE run_id = ? AND ifnull(hook_id > ?, true) ORDER BY hook_id
 """  # noqa: S608
 
+_STEPS = """
+SELECT size, step, body FROM steps WHERE run_id = ? AND ifnull(step > ?, true) ORDER BY step
+"""
+
+_PUT_STEP = """
+INSERT INTO steps (revision, size, body, run_id, step) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (run_id, step) DO NOTHING
+"""
+
+_REPLACE_STEP = """
+UPDATE steps SET revision = ?, size = ?, body = ? WHERE run_id = ? AND step = ? AND revision = ?
+"""
+
 _PUT_HOOK = f"""
 INSERT INTO hooks ({_HOOK_COLUMNS}, size) VALUES ({", ".join("?" * (len(_HOOK_FIELDS) + 1))})
 ON CONFLICT (run_id, hook_id) DO NOTHING
@@ -78,14 +96,18 @@ RETURNING size, {_HOOK_COLUMNS}
 
 _PUT_CHECKPOINT = """
 INSERT INTO checkpoints (run_id, step, last_event, body) VALUES (?, ?, ?, ?)
-ON CONFLICT (run_id, step) DO UPDATE SET last_event = excluded.last_event, body = excluded.body
+ON CONFLICT (run_id, step) DO UPDATE SET last_event = excluded.last_event, body = excluded.body,
+    expires_at = NULL
 WHERE last_event <= excluded.last_event
 """
 
+# As above: a repeated write counts as done.
 _PUT_CHUNK = """
 INSERT INTO chunks (run_id, step, position, number, at, value, last_event)
 VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (run_id, step, position) DO NOTHING
+ON CONFLICT (run_id, step, position) DO UPDATE SET number = excluded.number
+WHERE (number, at, last_event) = (excluded.number, excluded.at, excluded.last_event)
+    AND value IS excluded.value
 """
 
 _CHUNKS = """
@@ -103,21 +125,24 @@ class SqliteStore:
     def __init__(
         self,
         database: Database,
+        clock: Clock,
         *,
         item_limit: int = 400 * 1024,
         page_limit: int = 1024 * 1024,
     ) -> None:
         self._database = database
+        self._clock = clock
         self._item_limit = item_limit
         self._page_limit = page_limit
         self.on_commit: Callable[[str, Commit], None] | None = None
 
     async def load(self, run_id: str) -> RunRows:
-        """Header, log in order and hooks of one run by id; every page, as of one moment."""
+        """Header, log in order, hooks and steps of one run by id; every page, as of one moment."""
         with self._database.reading():
             header = self._header(run_id)
             commits = self._pages(_COMMITS, run_id)
             hooks = self._pages(_HOOKS, run_id)
+            steps = self._pages(_STEPS, run_id)
         return RunRows(
             header=header,
             commits=tuple(
@@ -125,6 +150,7 @@ class SqliteStore:
                 for _, first, turn, number, events in commits
             ),
             hooks=tuple(_read_hook(row[2:]) for row in hooks),
+            steps=tuple(_STEP.validate_json(body) for *_, body in steps),
         )
 
     async def get_header(self, run_id: str) -> RunHeader | None:
@@ -218,6 +244,27 @@ class SqliteStore:
                 self._check_size(f"hook {hook_id!r} of run {run_id!r}", size)
         return _read_hook(rows[0][1:]) if rows else self._hook(run_id, hook_id)
 
+    async def get_step(self, run_id: str, step: str) -> StepRow | None:
+        """The row of a dispatched step."""
+        rows = self._database.query(
+            "SELECT body FROM steps WHERE run_id = ? AND step = ?", run_id, step
+        )
+        return _STEP.validate_json(rows[0][0]) if rows else None
+
+    async def put_step(self, row: StepRow) -> StepRow:
+        """Put revision n, only if revision n - 1 stands (nothing for 1). Returns what stands.
+
+        That is an equal row also when an own write lost its reply.
+        """
+        body = _STEP.dump_json(row)
+        self._check_size(f"step {row.step!r} of run {row.run_id!r}", len(body))
+        values = (row.revision, len(body), body.decode(), row.run_id, row.step)
+        if row.revision == 1:
+            put = self._database.change(_PUT_STEP, *values)
+        else:
+            put = self._database.change(_REPLACE_STEP, *values, row.revision - 1)
+        return row if put else _standing(await self.get_step(row.run_id, row.step), row.run_id)
+
     async def get_checkpoint(self, run_id: str, step: str) -> Checkpoint | None:
         """The checkpoint of a step."""
         rows = self._database.query(
@@ -235,8 +282,16 @@ class SqliteStore:
         )
         return changed == 1
 
+    async def expire_checkpoint(self, run_id: str, step: str, at: Millis) -> None:
+        """Let the checkpoint of a step be gone from `at` on: the next call deletes it."""
+        change = self._database.change
+        change("DELETE FROM checkpoints WHERE expires_at <= ?", self._clock.now())
+        change(
+            "UPDATE checkpoints SET expires_at = ? WHERE run_id = ? AND step = ?", at, run_id, step
+        )
+
     async def put_chunk(self, chunk: Chunk) -> bool:
-        """Put if no row has its position. Whether it was put."""
+        """Put if no row has its position. Whether it stands: an equal row is its own write."""
         values = (
             chunk.run_id,
             chunk.step,
@@ -268,6 +323,32 @@ class SqliteStore:
             for position, number, at, value, last_event in self._database.query(
                 _CHUNKS, run_id, step, after, most
             )
+        )
+
+    async def publish(self, definition: PublishedWorkflow) -> None:
+        """Put a definition, once per digest, and make it the current one.
+
+        Not if the current one is of a newer version, or of the same one and published later.
+        """
+        body = definitions.body_of(definition)
+        self._check_size(f"definition of workflow {definition.name!r}", len(body))
+        definitions.put(self._database, definition, body.decode())
+
+    async def get_definition(self, workflow: str) -> PublishedWorkflow | None:
+        """The current definition of a workflow."""
+        return definitions.current(self._database, workflow)
+
+    async def list_definitions(
+        self, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[PublishedWorkflow]:
+        """Current definitions by name. Raises `ValueError` on a bad cursor."""
+        _check_limit(limit)
+        after = None if cursor is None else read_cursor(cursor, "definitions", 1)[1][0]
+        found = definitions.after(self._database, after, limit + 1)
+        more = len(found) > limit
+        return Page(
+            items=tuple(found[:limit]),
+            cursor=write_cursor("definitions", 0, found[limit - 1].name) if more else None,
         )
 
     async def list_runs(
@@ -360,8 +441,7 @@ class SqliteStore:
         limit: int,
     ) -> tuple[list[Row], bool]:
         """At most `limit` rows, and whether more follow."""
-        if limit < 1:
-            raise ValueError(f"limit must be at least 1, not {limit}")
+        _check_limit(limit)
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         rows = self._database.query(f"{select}{where} ORDER BY {order} LIMIT ?", *values, limit + 1)
         return rows[:limit], len(rows) > limit
@@ -374,6 +454,11 @@ class SqliteStore:
     def _check_size(self, item: str, size: int) -> None:
         if size > self._item_limit:
             raise ItemTooLarge(item, size, self._item_limit)
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 1:
+        raise ValueError(f"limit must be at least 1, not {limit}")
 
 
 def _read_header(body: str, cancel_requested: int) -> RunHeader:

@@ -17,10 +17,10 @@ class SqliteTimers:
         self._clock = clock
 
     async def start(self, run_id: str, wait_id: str, arm: int, due: Millis) -> None:
-        """Make sure of a timer. Starting one that has not fired changes nothing."""
+        """Make sure of a timer. Starting it again with another `due` moves it there."""
         self._database.change(
             "INSERT INTO timers (run_id, wait_id, arm, due) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (run_id, wait_id, arm) DO NOTHING",
+            " ON CONFLICT (run_id, wait_id, arm) DO UPDATE SET due = excluded.due",
             run_id,
             wait_id,
             arm,

@@ -11,6 +11,7 @@ from stepwell.adapters.local.blobs import SqliteBlobs
 from stepwell.adapters.local.clock import SystemClock, SystemIds
 from stepwell.adapters.local.database import Database
 from stepwell.adapters.local.queue import SqliteQueue
+from stepwell.adapters.local.step_queue import SqliteStepQueue
 from stepwell.adapters.local.store import SqliteStore
 from stepwell.adapters.local.timers import SqliteTimers
 from stepwell.core.records import Millis
@@ -25,6 +26,7 @@ class LocalPorts:
     store: SqliteStore
     blobs: SqliteBlobs
     queue: SqliteQueue
+    step_queue: SqliteStepQueue
     timers: SqliteTimers
     ports: Ports
 
@@ -58,9 +60,12 @@ def open_ports(
     clock = clock or SystemClock()
     ids = ids or SystemIds()
     database = Database(path, synchronous=synchronous, busy_timeout=busy_timeout)
-    store = SqliteStore(database)
+    store = SqliteStore(database, clock)
     blobs = SqliteBlobs(database)
     queue = SqliteQueue(
+        database, clock, ids, visibility=visibility, max_receive_count=max_receive_count
+    )
+    step_queue = SqliteStepQueue(
         database, clock, ids, visibility=visibility, max_receive_count=max_receive_count
     )
     timers = SqliteTimers(database, clock)
@@ -69,6 +74,15 @@ def open_ports(
         store=store,
         blobs=blobs,
         queue=queue,
+        step_queue=step_queue,
         timers=timers,
-        ports=Ports(store=store, blobs=blobs, queue=queue, timers=timers, clock=clock, ids=ids),
+        ports=Ports(
+            store=store,
+            blobs=blobs,
+            queue=queue,
+            steps=step_queue,
+            timers=timers,
+            clock=clock,
+            ids=ids,
+        ),
     )

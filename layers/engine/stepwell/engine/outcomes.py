@@ -1,0 +1,93 @@
+"""What an attempt came to, as the event that records it; the same in a turn and elsewhere."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from stepwell.core import events as e
+from stepwell.core.commands import RunStep
+from stepwell.core.records import Millis
+from stepwell.engine.step_runner import Done, Failed, StepEntry, Waiting
+from stepwell.errors import Failure, RetryableError
+
+StepOutcome = e.StepCompleted | e.StepFailed | e.StepRetryScheduled | e.StepSuspended
+
+
+def outcome_event(
+    entry: StepEntry, outcome: Done | Failed | Waiting, at: Millis, fraction: float
+) -> StepOutcome:
+    """The event for an entry that ended. `fraction` in [0, 1) is the chance that jitter uses."""
+    command = entry.command
+    if isinstance(outcome, Done):
+        return e.StepCompleted(
+            at=at,
+            step=command.id,
+            name=command.step.name,
+            digest=command.digest,
+            attempt=entry.attempt,
+            result=outcome.result,
+            output=outcome.output,
+        )
+    if isinstance(outcome, Waiting):
+        return e.StepSuspended(
+            at=at,
+            step=command.id,
+            name=command.step.name,
+            digest=command.digest,
+            attempt=entry.attempt,
+            entry=entry.entry,
+            output=outcome.output,
+            save_id=outcome.save_id,
+        )
+    due = command.step.retry.decide(outcome.error, entry.attempt, fraction=fraction, now=at)
+    return _failed(
+        command,
+        entry.attempt,
+        failure=outcome.failure,
+        reason=outcome.reason,
+        at=at,
+        due=due,
+    )
+
+
+def interrupted_event(
+    command: RunStep, attempt: int, at: Millis, fraction: float
+) -> e.StepFailed | e.StepRetryScheduled:
+    """The event for an attempt that began and whose process died."""
+    failure = Failure(
+        type="stepwell.errors.StepInterrupted",
+        message=f"the process died in attempt {attempt}",
+    )
+    # Not the author's error: whatever errors the policy retries, this one counts as one of them.
+    due = command.step.retry.decide(RetryableError(), attempt, fraction=fraction, now=at)
+    return _failed(command, attempt, failure=failure, reason="interrupted", at=at, due=due)
+
+
+def _failed(
+    command: RunStep,
+    attempt: int,
+    *,
+    failure: Failure,
+    reason: Literal["error", "timeout", "interrupted"],
+    at: Millis,
+    due: Millis | None,
+) -> e.StepFailed | e.StepRetryScheduled:
+    if due is None:
+        return e.StepFailed(
+            at=at,
+            step=command.id,
+            name=command.step.name,
+            digest=command.digest,
+            attempt=attempt,
+            error=failure,
+            reason=reason,
+        )
+    return e.StepRetryScheduled(
+        at=at,
+        step=command.id,
+        name=command.step.name,
+        digest=command.digest,
+        attempt=attempt,
+        error=failure,
+        due=due,
+    )
