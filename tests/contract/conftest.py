@@ -29,6 +29,7 @@ def _local(path: str | Path) -> Deployment:
         blobs=local.blobs,
         queue=local.queue,
         consumer=local.queue,
+        step_queue=local.step_queue,
         timers=local.timers,
         clock=clock,
         fire_due=lambda: local.timers.fire_due(local.queue),

@@ -12,9 +12,18 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from stepwell.adapters.local.clock import SkippingClock
+from stepwell.adapters.local.step_queue import SqliteStepQueue
 from stepwell.core.events import Commit, StepCompleted
-from stepwell.core.messages import Wake, load_message
-from stepwell.core.records import Checkpoint, Chunk, HookRow, RunHeader, RunStatus
+from stepwell.core.messages import StepAttempt, Wake, load_message
+from stepwell.core.records import (
+    Checkpoint,
+    Chunk,
+    HookRow,
+    PublishedWorkflow,
+    RunHeader,
+    RunStatus,
+    StepRow,
+)
 from stepwell.engine.ports import Blobs, Consumer, Delivery, Queue, Store, Timers
 
 T = TypeVar("T")
@@ -68,6 +77,7 @@ class Deployment:
     blobs: Blobs
     queue: Queue
     consumer: Consumer
+    step_queue: SqliteStepQueue
     timers: Timers
     clock: SkippingClock
     fire_due: Callable[[], Coroutine[Any, Any, int]]
@@ -128,6 +138,22 @@ def commit(
     )
 
 
+def step_row(revision: int = 1, run_id: str = "run", step: str = "step", **fields: Any) -> StepRow:
+    """A row of a dispatched step that nobody works on."""
+    defaults: dict[str, Any] = {"order": 1}
+    return StepRow(run_id=run_id, step=step, revision=revision, **(defaults | fields))
+
+
+def definition(name: str = "orders", version: str = "1", **fields: Any) -> PublishedWorkflow:
+    """A published definition whose digest tells its version."""
+    defaults: dict[str, Any] = {
+        "digest": f"digest of {version}",
+        "published_at": START,
+        "input_schema": '{"type":"object"}',
+    }
+    return PublishedWorkflow(name=name, version=version, **(defaults | fields))
+
+
 def checkpoint(run_id: str = "run", step: str = "step", **fields: Any) -> Checkpoint:
     """A checkpoint that knows of event 1."""
     defaults: dict[str, Any] = {
@@ -145,6 +171,12 @@ def chunk(position: int, run_id: str = "run", step: str = "step", **fields: Any)
     """An output row that counts as many chunks as rows."""
     defaults: dict[str, Any] = {"number": position, "at": START, "value": f'"{position}"'}
     return Chunk(run_id=run_id, step=step, position=position, **(defaults | fields))
+
+
+def attempt(run_id: str = "run", step: str = "charge:1", **fields: Any) -> StepAttempt:
+    """An attempt of a step named `charge`."""
+    defaults: dict[str, Any] = {"name": "charge", "order": 1}
+    return StepAttempt(run_id=run_id, step=step, **(defaults | fields))
 
 
 def wake(run_id: str = "run", cause: str = "c1") -> Wake:

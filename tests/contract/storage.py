@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
+import botocore.endpoint
 import botocore.loaders
 import botocore.session
 import pytest
@@ -77,6 +79,8 @@ class Storage:
             body = f'{{"__type":"{code}","message":"no"}}'
             if service == "s3":
                 body = f"<Error><Code>{code}</Code><Message>no</Message></Error>"
+            if service == "cloudformation":
+                body = f"<E><Error><Code>{code}</Code><Message>no</Message></Error></E>"
             return AWSResponse(request.url, status, {}, MockRawResponse(body))  # type: ignore[arg-type]
 
         def after(request: AWSPreparedRequest, event_name: str, **_: Any) -> None:
@@ -93,8 +97,8 @@ class Storage:
 
 
 @contextmanager
-def open_storage() -> Iterator[Storage]:
-    """An empty table and an empty bucket on moto."""
+def faulty_moto() -> Iterator[None]:
+    """An empty account on moto, in which requests can be made to fail; repeats come at once."""
     moto_safe.install()
     stub: Callable[..., Any] = BotocoreStubber.__call__
 
@@ -106,6 +110,14 @@ def open_storage() -> Iterator[Storage]:
         patch.setattr(BotocoreStubber, "__call__", unless_faulty)
         # Each session would read the descriptions of the services again: most of the time it takes.
         patch.setattr(botocore.session, "create_loader", lambda *_: _loader())
+        patch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=lambda _: None))
+        yield
+
+
+@contextmanager
+def open_storage() -> Iterator[Storage]:
+    """An empty table and an empty bucket on moto."""
+    with faulty_moto():
         session = boto3.session.Session(region_name=REGION)
         clients = Clients(session, threads=8)
         clients.s3.create_bucket(Bucket=BUCKET)

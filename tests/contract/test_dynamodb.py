@@ -13,13 +13,14 @@ from typing import Any
 
 import botocore.endpoint
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwell.adapters.aws import keys
 from stepwell.adapters.aws.clients import ATTEMPTS
-from stepwell.adapters.aws.table import item_size
+from stepwell.adapters.aws.items import item_size
+from stepwell.adapters.aws.rows import header_item
 from stepwell.core.events import Commit, StepCompleted
 from stepwell.core.records import (
     Attention,
@@ -37,9 +38,11 @@ from tests.contract.given import (
     checkpoint,
     chunk,
     commit,
+    definition,
     header,
     hook,
     run,
+    step_row,
 )
 from tests.contract.storage import BUCKET, REGION, Storage, open_storage
 
@@ -87,11 +90,26 @@ def test_a_key_part_holds_no_separator_and_keeps_its_limit(text: str) -> None:
 @pytest.mark.parametrize("one", ["x" * 5000, "é" * 2500, "#" * 1000, "\U0001f600" * 600])
 def test_ids_too_long_for_a_key_are_told_apart_by_their_hash(aws: Storage, one: str) -> None:
     other = one + "y"
-    for make in (keys.run_key, keys.hook_key, keys.checkpoint_key, keys.workflow_key):
+    for make in (
+        keys.run_key,
+        keys.hook_key,
+        keys.step_key,
+        keys.checkpoint_key,
+        keys.workflow_key,
+        keys.definition_key,
+        keys.digest_key,
+    ):
         assert make(one) != make(other)
     assert len(keys.run_key(one).encode()) <= keys.PARTITION_KEY_LIMIT
     assert len(keys.shard_key(one, 3).encode()) <= keys.PARTITION_KEY_LIMIT
-    for sort_key in (keys.hook_key(one), keys.checkpoint_key(one), keys.chunk_key(one, 1)):
+    assert len(keys.definition_key(one).encode()) <= keys.PARTITION_KEY_LIMIT
+    for sort_key in (
+        keys.hook_key(one),
+        keys.step_key(one),
+        keys.checkpoint_key(one),
+        keys.chunk_key(one, 1),
+        keys.digest_key(one),
+    ):
         assert len(sort_key.encode()) <= keys.SORT_KEY_LIMIT
 
     async def scenario() -> None:
@@ -124,8 +142,8 @@ def test_commit_keys_sort_as_their_numbers_do() -> None:
 
 
 @pytest.mark.parametrize("odd", NASTY_IDS)
-def test_the_range_of_a_load_holds_header_log_and_hooks_only(odd: str) -> None:
-    for inside in (keys.HEADER, keys.commit_key(1), keys.hook_key(odd)):
+def test_the_range_of_a_load_holds_header_steps_log_and_hooks_only(odd: str) -> None:
+    for inside in (keys.HEADER, keys.step_key(odd), keys.commit_key(1), keys.hook_key(odd)):
         assert keys.HEADER <= inside <= keys.LOAD_END
     for outside in (keys.checkpoint_key(odd), keys.chunk_key(odd, 1)):
         assert outside > keys.LOAD_END
@@ -167,42 +185,135 @@ def test_an_update_of_a_header_leaves_the_keys_of_index_runs_alone(aws: Storage)
     assert entry() == before
 
 
-def test_index_wanted_holds_what_waits_has_failed_or_wants_attention(aws: Storage) -> None:
-    note = Attention(kind="BLOCKED", reason="code", since=START)
-    updates = {
-        "pending": header("pending"),
-        "waits": header("waits", status=RunStatus.SUSPENDED),
-        "failed": header("failed", status=RunStatus.FAILED),
-        "blocked": header("blocked", status=RunStatus.SUSPENDED, attention=note),
-        "ended": header("ended", status=RunStatus.COMPLETED),
-        "cancelled": header("cancelled", status=RunStatus.CANCELLED),
-    }
+def waiting(*waits: tuple[str, int | None], **fields: Any) -> dict[str, Any]:
+    """What makes a header suspended: the kind of each wait, and when it is due."""
+    shown = tuple(
+        Wait(kind=kind, id=f"w{n}", name="w", since=START, until=until)
+        for n, (kind, until) in enumerate(waits)
+    )
+    return {"status": RunStatus.SUSPENDED, "waiting": shown} | fields
+
+
+NOTE = Attention(kind="BLOCKED", reason="code", since=START)
+WANTED: list[tuple[dict[str, Any], tuple[str, int] | None]] = [
+    ({}, None),
+    (waiting(("hook", None)), None),
+    (waiting(("hook", START + DAY)), None),
+    (waiting(("step", None)), None),
+    (waiting(("timer", START + 9)), ("SUSPENDED", START + 9)),
+    (waiting(("timer", START + 9), ("retry", START + 5)), ("SUSPENDED", START + 5)),
+    (waiting(("hook", START + 1), ("timer", START + 9)), ("SUSPENDED", START + 9)),
+    (waiting(("timer", START + 9), attention=NOTE), ("BLOCKED", START)),
+    ({"status": RunStatus.FAILED}, ("FAILED", START)),
+    ({"status": RunStatus.FAILED, "attention": NOTE}, ("BLOCKED", START)),
+    ({"status": RunStatus.COMPLETED}, None),
+    ({"status": RunStatus.CANCELLED}, None),
+]
+
+
+@pytest.mark.parametrize(("update", "expected"), WANTED)
+def test_index_wanted_holds_timers_failures_and_notes(
+    aws: Storage, update: dict[str, Any], expected: tuple[str, int] | None
+) -> None:
+    before: tuple[dict[str, Any], ...] = (
+        {},
+        waiting(("timer", START + 3)),
+        {"status": RunStatus.FAILED, "attention": NOTE},
+    )
 
     async def scenario() -> None:
-        for run_id, update in updates.items():
-            await aws.store.put_header(header(run_id))
-            await aws.store.update_header(header(run_id, status=RunStatus.SUSPENDED))
-            assert await aws.store.update_header(update)
-        await aws.store.put_hook(hook("waits", "open"))
-        await aws.store.put_hook(hook("waits", "done"))
-        await aws.store.decide_hook("waits", "done", DECISION)
-        suspended = await aws.store.list_runs(status=RunStatus.SUSPENDED)
-        assert [row.run_id for row in suspended.items] == ["blocked", "waits"]
-        blocked = await aws.store.list_runs(attention="BLOCKED")
-        assert [row.run_id for row in blocked.items] == ["blocked"]
+        for n, fields in enumerate(before):
+            await aws.store.put_header(header(f"r{n}", **fields))
+            assert await aws.store.update_header(header(f"r{n}", **update))
 
     run(scenario())
-    groups = {
-        (item["pk"]["S"], item["wanted_in"]["S"].partition("#")[0])
-        for item in aws.items()
-        if "wanted_in" in item
+    entries = {
+        (item["pk"]["S"], item["wanted_in"]["S"].partition("#")[0], int(item["wanted_at"]["N"]))
+        for item in aws.items("wanted")
     }
-    assert groups == {
-        ("R#waits", "SUSPENDED"),
-        ("R#failed", "FAILED"),
-        ("R#blocked", "BLOCKED"),
-        ("R#waits", "HOOK"),
-    }
+    assert entries == {(f"R#r{n}", *expected) for n in range(3) if expected is not None}
+
+
+def test_index_wanted_holds_a_hook_while_it_is_pending(aws: Storage) -> None:
+    async def scenario() -> None:
+        await aws.store.put_hook(hook(hook_id="open", created_at=START + 3, expires_at=START + 9))
+        await aws.store.put_hook(hook(hook_id="done"))
+        await aws.store.put_hook(hook(hook_id="closed", status=HookStatus.CLOSED))
+        await aws.store.decide_hook("run", "done", DECISION)
+
+    run(scenario())
+    (entry,) = aws.items("wanted")
+    assert entry["sk"] == {"S": "H#open"}
+    assert entry["wanted_at"] == {"N": str(START + 3)}
+    assert not any("wanted_at" in item for item in aws.items() if item["sk"]["S"] != "H#open")
+
+
+def test_overdue_runs_come_most_overdue_first(aws: Storage) -> None:
+    async def scenario() -> None:
+        for n in range(20):
+            await aws.store.put_header(header(f"r{n:02}", **waiting(("timer", START + n % 10))))
+        await aws.store.put_header(header("blocked", **waiting(("timer", START), attention=NOTE)))
+        await aws.store.put_header(header("asks", **waiting(("hook", START))))
+        await aws.store.put_header(header("ended", status=RunStatus.COMPLETED))
+        await aws.store.put_hook(hook("asks", created_at=START, expires_at=START))
+        due = [f"r{n:02}" for n in (0, 10, 1, 11, 2, 12)]
+        for limit, expected in ((1, due[:1]), (3, due[:3]), (6, due), (50, due)):
+            found = await aws.store.overdue_runs(START + 3, limit)
+            assert [row.run_id for row in found] == expected
+        assert await aws.store.overdue_runs(START, 50) == ()
+        with pytest.raises(ValueError, match="limit"):
+            await aws.store.overdue_runs(START, 0)
+
+    run(scenario())
+
+
+def test_a_run_that_has_gone_on_is_not_overdue(aws: Storage) -> None:
+    late = header(**waiting(("timer", START)))
+
+    async def scenario() -> None:
+        await aws.store.put_header(late)
+        assert await aws.store.overdue_runs(START + 1, 9) == (late,)
+        await aws.store.update_header(header(last_event=2, **waiting(("timer", START + 5))))
+        assert await aws.store.overdue_runs(START + 1, 9) == ()
+        await aws.store.update_header(header(last_event=3, status=RunStatus.COMPLETED))
+        assert await aws.store.overdue_runs(START + 9, 9) == ()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        waiting(("timer", START + 5)),
+        waiting(("timer", START), attention=NOTE),
+        waiting(("hook", START)),
+        {"status": RunStatus.COMPLETED},
+    ],
+)
+def test_an_entry_that_lags_makes_no_run_overdue(aws: Storage, update: dict[str, Any]) -> None:
+    late, later = header(**waiting(("timer", START))), [header(last_event=2, **update)]
+
+    def change(**_: Any) -> None:
+        if later:
+            aws.table.put(header_item(later.pop()))
+
+    async def scenario() -> None:
+        await aws.store.put_header(late)
+        aws.table.client.meta.events.register("after-call.dynamodb.Query", change)
+        assert await aws.store.overdue_runs(START + 1, 9) == ()
+
+    run(scenario())
+    assert later == []
+
+
+def test_looking_for_overdue_runs_reads_none_that_are_not(aws: Storage) -> None:
+    async def fill() -> None:
+        for n in range(20):
+            await aws.store.put_header(header(f"r{n}", **waiting(("timer", START + DAY))))
+
+    run(fill())
+    aws.requests.clear()
+    assert requests_of(aws, aws.store.overdue_runs(START, 50)) == ["Query"] * keys.SHARDS
 
 
 def test_runs_are_spread_over_the_shards() -> None:
@@ -215,6 +326,65 @@ def test_the_deadline_of_a_hook_is_no_ttl(aws: Storage) -> None:
     (item,) = aws.items()
     assert "expires_at" not in item
     assert run(aws.store.get_hook("run", "hook")) == hook(expires_at=START + 1)
+
+
+def test_a_checkpoint_expires_in_whole_seconds_and_never_early(aws: Storage) -> None:
+    async def scenario() -> None:
+        await aws.store.put_checkpoint(checkpoint())
+        await aws.store.expire_checkpoint("run", "step", START + 1)
+
+    run(scenario())
+    (item,) = aws.items()
+    assert item["expires_at"] == {"N": str(START // 1000 + 1)}
+    run(aws.store.put_checkpoint(checkpoint(save_id="s2")))
+    (item,) = aws.items()
+    assert "expires_at" not in item
+
+
+def test_every_definition_stays_under_its_digest(aws: Storage) -> None:
+    async def scenario() -> None:
+        for version in ("1", "3", "2"):
+            await aws.store.publish(definition("orders#1", version))
+
+    run(scenario())
+    found = {item["sk"]["S"]: item["version"]["S"] for item in aws.items() if "version" in item}
+    assert found == {
+        "V#digest of 1": "1",
+        "V#digest of 2": "2",
+        "V#digest of 3": "3",
+        "current": "3",
+    }
+    assert {item["pk"]["S"] for item in aws.items()} == {"W", "W#orders%231"}
+
+
+def test_a_published_definition_is_never_replaced(aws: Storage) -> None:
+    async def scenario() -> None:
+        await aws.store.publish(definition())
+        await aws.store.publish(definition(version="2"))
+        await aws.store.publish(definition(published_at=START + 5))
+
+    run(scenario())
+    (item,) = [item for item in aws.items() if item["sk"]["S"] == "V#digest of 1"]
+    assert item["published_at"] == {"N": str(START)}
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_publishing_goes_on_where_it_was_broken_off(aws: Storage, done: int) -> None:
+    puts = [0]
+
+    def refuse(**_: Any) -> None:
+        puts[0] += 1
+        if puts[0] == done + 1:
+            raise EndpointConnectionError(endpoint_url="x")
+
+    aws.table.client.meta.events.register("before-call.dynamodb.PutItem", refuse)
+    with pytest.raises(TransientError):
+        run(aws.store.publish(definition()))
+    assert run(aws.store.get_definition("orders")) is None
+    run(aws.store.publish(definition()))
+    assert run(aws.store.get_definition("orders")) == definition()
+    assert run(aws.store.list_definitions()).items == (definition(),)
+    assert {item["sk"]["S"] for item in aws.items()} == {"orders", "V#digest of 1", "current"}
 
 
 def test_a_header_is_readable_as_it_stands(aws: Storage) -> None:
@@ -245,7 +415,15 @@ def test_each_call_is_one_request(aws: Storage) -> None:
         (store.get_checkpoint("run", "step"), ["GetItem"]),
         (store.put_chunk(chunk(1)), ["PutItem"]),
         (store.get_chunks("run", "step"), ["Query"]),
+        (store.expire_checkpoint("run", "step", START), ["UpdateItem"]),
+        (store.put_step(step_row(1)), ["PutItem"]),
+        (store.put_step(step_row(2)), ["PutItem"]),
+        (store.get_step("run", "step"), ["GetItem"]),
         (store.load("run"), ["Query"]),
+        (store.publish(definition()), ["GetItem", "PutItem", "PutItem", "PutItem"]),
+        (store.publish(definition()), ["GetItem"]),
+        (store.get_definition("orders"), ["GetItem"]),
+        (store.list_definitions(), ["Query", "BatchGetItem"]),
         (store.list_hooks(run_id="run"), ["Query"]),
         (aws.blobs.put("h1", b"data"), ["PutObject"]),
         (aws.blobs.get("h1"), ["GetObject"]),
@@ -270,6 +448,8 @@ def test_whoever_loses_reads_once_more(aws: Storage) -> None:
     assert requests_of(aws, store.put_hook(hook())) == ["PutItem", "GetItem"]
     decide = store.decide_hook("run", "hook", DECISION)
     assert requests_of(aws, decide) == ["UpdateItem", "GetItem"]
+    run(store.put_step(step_row()))
+    assert requests_of(aws, store.put_step(step_row())) == ["PutItem", "GetItem"]
     assert requests_of(aws, store.update_header(header(last_event=-1))) == ["UpdateItem"]
 
 
@@ -286,7 +466,8 @@ def test_reads_are_strongly_consistent(aws: Storage) -> None:
     run(aws.store.get_hook("run", "hook"))
     run(aws.store.get_checkpoint("run", "step"))
     run(aws.store.get_chunks("run", "step"))
-    assert seen == [True] * 5
+    run(aws.store.get_step("run", "step"))
+    assert seen == [True] * 6
 
 
 def test_a_page_of_runs_costs_a_query_per_shard_and_a_batch(aws: Storage) -> None:
@@ -464,6 +645,24 @@ async def _put_chunk(store: Store) -> object:
     return await store.put_chunk(chunk(1))
 
 
+async def _put_step(store: Store) -> object:
+    return await store.put_step(step_row())
+
+
+async def _replace_step(store: Store) -> object:
+    return await store.put_step(step_row(2, step="claimed", claim="m1"))
+
+
+async def _publish(store: Store) -> object:
+    await store.publish(definition())
+    return await store.get_definition("orders")
+
+
+async def _expire_checkpoint(store: Store) -> object:
+    await store.expire_checkpoint("run", "saved", START)
+    return (await store.get_checkpoint("run", "saved")) is not None
+
+
 async def _put_checkpoint(store: Store) -> object:
     return await store.put_checkpoint(checkpoint())
 
@@ -492,6 +691,9 @@ WRITES: list[tuple[Callable[[Store], Any], str, object]] = [
     (_put_hook, "PutItem", hook(hook_id="new")),
     (_put_chunk, "PutItem", True),
     (_put_checkpoint, "PutItem", True),
+    (_put_step, "PutItem", step_row()),
+    (_replace_step, "PutItem", step_row(2, step="claimed", claim="m1")),
+    (_expire_checkpoint, "UpdateItem", True),
     (_decide_hook, "UpdateItem", DECIDED),
     (_update_header, "UpdateItem", True),
     (_request_cancel, "UpdateItem", True),
@@ -505,11 +707,19 @@ def test_a_write_whose_reply_was_lost_knows_itself(
 ) -> None:
     run(aws.store.put_header(header()))
     run(aws.store.put_hook(hook()))
+    run(aws.store.put_step(step_row(step="claimed")))
+    run(aws.store.put_checkpoint(checkpoint(step="saved")))
     left = aws.fault(aws.table.client, operation, kind)
     aws.requests.clear()
     assert run(write(aws.store)) == expected
     assert left == []
     assert aws.requests.count(operation) == 2
+
+
+def test_a_definition_whose_replies_were_lost_is_published(aws: Storage) -> None:
+    left = aws.fault(aws.table.client, "PutItem", *["lost"] * 3)
+    assert run(_publish(aws.store)) == definition()
+    assert left == []
 
 
 @pytest.mark.parametrize(("write", "operation", "expected"), WRITES)
@@ -518,16 +728,12 @@ def test_a_write_whose_replies_were_all_lost_is_recognised_the_next_time(
 ) -> None:
     run(aws.store.put_header(header()))
     run(aws.store.put_hook(hook()))
+    run(aws.store.put_step(step_row(step="claimed")))
+    run(aws.store.put_checkpoint(checkpoint(step="saved")))
     aws.fault(aws.table.client, operation, *["lost"] * ATTEMPTS)
     with pytest.raises(TransientError):
         run(write(aws.store))
     assert run(write(aws.store)) == expected
-
-
-def test_an_output_row_of_another_writer_is_no_own_write(aws: Storage) -> None:
-    assert run(aws.store.put_chunk(chunk(1)))
-    for other in (chunk(1, value='"x"'), chunk(1, at=START + 1), chunk(1, last_event=9)):
-        assert not run(aws.store.put_chunk(other))
 
 
 # Failures

@@ -54,6 +54,23 @@ def due(after: int, arm: int = 1) -> TimerDue:
 # The contract of the port
 
 
+def _deployment(aws: Messaging) -> Deployment:
+    """What the laws of timers need."""
+    nothing: Any = None
+    return Deployment(
+        store=nothing,
+        blobs=nothing,
+        queue=aws.queue,
+        consumer=cast("Consumer", aws),
+        step_queue=nothing,
+        timers=aws.timers,
+        clock=aws.clock,
+        fire_due=aws.fire_due,
+        dead_letters=nothing,
+        close=nothing,
+    )
+
+
 @pytest.mark.parametrize(
     "law",
     [
@@ -66,20 +83,7 @@ def due(after: int, arm: int = 1) -> TimerDue:
 )
 def test_timers_keep_the_contract(aws: Messaging, law: Callable[[Deployment], None]) -> None:
     """The laws that SQS can keep: it delays by whole seconds, and calls nothing back."""
-    nothing: Any = None
-    law(
-        Deployment(
-            store=nothing,
-            blobs=nothing,
-            queue=aws.queue,
-            consumer=cast("Consumer", aws),
-            timers=aws.timers,
-            clock=aws.clock,
-            fire_due=aws.fire_due,
-            dead_letters=nothing,
-            close=nothing,
-        )
-    )
+    law(_deployment(aws))
 
 
 # Which way
@@ -144,6 +148,23 @@ def test_a_schedule_that_says_something_else_is_replaced(aws: Messaging) -> None
     (schedule,) = aws.schedules()
     assert at_ms(schedule["ScheduleExpression"]) == START + 2 * HOUR
     assert load_message(schedule["Target"]["Input"]) == due(2 * HOUR)
+
+
+def test_a_timer_that_is_moved_nearer_comes_at_the_new_time_and_again_at_the_old(
+    aws: Messaging,
+) -> None:
+    start(aws, HOUR)
+    start(aws, 60_000)
+    assert [load_message(message.body) for message in aws.sent("inbox")] == [due(60_000)]
+    (schedule,) = aws.schedules()
+    assert load_message(schedule["Target"]["Input"]) == due(HOUR)
+
+
+@pytest.mark.parametrize("moved", [START + 1000, START + 9000])
+def test_a_timer_fires_at_the_time_that_it_was_last_started_with(
+    aws: Messaging, moved: int
+) -> None:
+    laws.test_a_timer_fires_at_the_time_that_it_was_last_started_with(_deployment(aws), moved)
 
 
 def test_a_schedule_of_an_older_deployment_is_replaced(aws: Messaging) -> None:

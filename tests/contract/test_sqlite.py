@@ -14,7 +14,12 @@ import pytest
 
 from stepwell.adapters.local.clock import SeededIds, SkippingClock, SystemClock, SystemIds
 from stepwell.adapters.local.cursors import write_cursor
-from stepwell.adapters.local.database import SCHEMA_VERSION, Database, SchemaMismatch
+from stepwell.adapters.local.database import (
+    _VERSION_2,
+    SCHEMA_VERSION,
+    Database,
+    SchemaMismatch,
+)
 from stepwell.adapters.local.queue import SqliteQueue
 from stepwell.adapters.local.store import SqliteStore
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
@@ -32,8 +37,15 @@ from tests.contract.given import (
     hook,
     other_process,
     run,
+    step_row,
     take,
     wake,
+)
+
+#: A row as an older version wrote it.
+CHECKPOINT = (
+    '{"run_id":"run","step":"step","last_event":1,"save_id":"s1","saved_at":1700000000000,'
+    '"output":0,"answers":[],"value":"1"}'
 )
 
 
@@ -110,6 +122,29 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None
     with Database(path) as database:
         database.change(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     with pytest.raises(SchemaMismatch, match=f"has schema version {SCHEMA_VERSION + 1}"):
+        Database(path)
+
+
+def test_a_file_of_an_older_version_gets_what_it_lacks(path: Path, tmp_path: Path) -> None:
+    older = sqlite3.connect(path)
+    older.executescript(_VERSION_2 + "PRAGMA user_version = 2;")
+    older.execute("INSERT INTO checkpoints VALUES ('run', 'step', 1, ?)", (CHECKPOINT,))
+    older.commit()
+    older.close()
+    with Database(path) as upgraded, Database(tmp_path / "new.db") as new:
+        tables = "SELECT type, name, sql FROM sqlite_master ORDER BY type, name"
+        assert upgraded.query(tables) == new.query(tables)
+        assert upgraded.query("PRAGMA user_version") == [(SCHEMA_VERSION,)]
+    with open_ports(path) as opened:
+        assert run(opened.store.get_checkpoint("run", "step")) == checkpoint()
+        row = step_row()
+        assert run(opened.store.put_step(row)) == row
+
+
+def test_a_file_of_a_version_that_nobody_knows_is_refused(path: Path) -> None:
+    with Database(path) as database:
+        database.change("PRAGMA user_version = 1")
+    with pytest.raises(SchemaMismatch, match="has schema version 1"):
         Database(path)
 
 
@@ -195,15 +230,20 @@ def test_threads_may_share_one_database(local: LocalPorts) -> None:
 
 
 @pytest.mark.parametrize("page_limit", [1, 500, 1000, 5000])
-def test_a_run_comes_whole_whatever_the_size_of_a_page(local: LocalPorts, page_limit: int) -> None:
+def test_a_run_comes_whole_whatever_the_size_of_a_page(
+    local: LocalPorts, clock: SkippingClock, page_limit: int
+) -> None:
     async def scenario() -> None:
         for n in range(1, 21):
             await local.store.append("run", commit(n))
             await local.store.put_hook(hook(hook_id=f"h{n:02}"))
             await local.store.put_hook(hook("another", hook_id=f"h{n:02}"))
-        small = SqliteStore(local.database, page_limit=page_limit)
+            await local.store.put_step(step_row(step=f"s{n:02}"))
+            await local.store.put_step(step_row(run_id="another", step=f"s{n:02}"))
+        small = SqliteStore(local.database, clock, page_limit=page_limit)
         assert await small.load("run") == await local.store.load("run")
         assert len((await small.load("run")).hooks) == 20
+        assert len((await small.load("run")).steps) == 20
 
     run(scenario())
 
@@ -237,6 +277,22 @@ def test_listing_hooks_reads_an_index_and_never_sorts(
     assert "USING INDEX hooks_pending" in plan[0]
     assert ("run_id=?" in plan[0]) == (run_id is not None)
     assert (">" in plan[0]) == (cursor is not None)
+
+
+def test_an_expired_checkpoint_is_deleted_by_the_next_call(
+    local: LocalPorts, clock: SkippingClock
+) -> None:
+    async def scenario() -> None:
+        await local.store.put_checkpoint(checkpoint())
+        await local.store.put_checkpoint(checkpoint(step="later"))
+        await local.store.expire_checkpoint("run", "step", START + 1000)
+        await local.store.expire_checkpoint("run", "later", START + 1001)
+        clock.advance(1000)
+        await local.store.expire_checkpoint("run", "another", START)
+        assert await local.store.get_checkpoint("run", "step") is None
+        assert await local.store.get_checkpoint("run", "later") is not None
+
+    run(scenario())
 
 
 def test_a_killed_writer_leaves_a_readable_log_without_gaps(path: Path) -> None:

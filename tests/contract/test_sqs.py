@@ -17,6 +17,7 @@ from stepwell.adapters.aws.queue import (
     BODY_LIMIT,
     InboxQueue,
     SqsQueue,
+    SqsStepQueue,
     back_off,
     batch_response,
     body_of,
@@ -30,9 +31,12 @@ from stepwell.core.messages import (
     HookDecided,
     Message,
     StartRun,
+    StepAttempt,
+    StepReported,
     TimerDue,
     Wake,
     dump_message,
+    load_attempt,
     load_message,
 )
 from stepwell.engine.ports import Delivery, ItemTooLarge, TransientError
@@ -58,6 +62,10 @@ PAIRS: list[tuple[Message, Message]] = [
     (Continue(run_id="run", cause="c"), Continue(run_id="run", cause="c2")),
     (Wake(run_id="run", cause="c"), Wake(run_id="run", cause="c2")),
     (Wake(run_id="run", cause="c"), Continue(run_id="run", cause="c")),
+    (
+        StepReported(run_id="run", step="s:1", order=2, claim="m#1#n"),
+        StepReported(run_id="run", step="s:1", order=2, claim="m#2#n"),
+    ),
 ]
 XML_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -356,3 +364,29 @@ def test_every_client_has_bounded_attempts_and_timeouts(aws: Messaging) -> None:
         assert config.connect_timeout <= 5
         assert config.read_timeout <= 10
         assert config.max_pool_connections >= THREADS
+
+
+# The step queue
+
+
+ATTEMPT = StepAttempt(run_id="run", step="s:1", name="s", order=2)
+
+
+def test_an_attempt_arrives_as_it_was_sent(aws: Messaging) -> None:
+    steps = SqsStepQueue(aws.clients, aws.inbox_url)
+    run(steps.send(ATTEMPT))
+    (message,) = aws.sent("inbox")
+    assert load_attempt(message.body) == ATTEMPT
+    assert steps.sent == 1
+
+
+def test_an_attempt_above_the_limit_is_refused(aws: Messaging) -> None:
+    steps = SqsStepQueue(aws.clients, aws.inbox_url)
+    with pytest.raises(ItemTooLarge):
+        run(steps.send(ATTEMPT.model_copy(update={"name": "x" * BODY_LIMIT})))
+    assert steps.sent == 0
+
+
+def test_steps_do_not_go_to_a_fifo_queue(aws: Messaging) -> None:
+    with pytest.raises(ValueError, match="standard"):
+        SqsStepQueue(aws.clients, aws.run_url)

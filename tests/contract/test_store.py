@@ -18,7 +18,7 @@ from stepwell.core.records import (
     RunStatus,
     Wait,
 )
-from stepwell.engine.ports import ItemTooLarge, RunRows, Store
+from stepwell.engine.ports import ItemTooLarge, RunRows, Store, TransientError
 from stepwell.errors import Failure
 from tests.contract.given import (
     NASTY_IDS,
@@ -27,9 +27,11 @@ from tests.contract.given import (
     checkpoint,
     chunk,
     commit,
+    definition,
     header,
     hook,
     run,
+    step_row,
 )
 
 KB = 1024
@@ -54,11 +56,12 @@ def expired() -> Decision:
 
 
 def test_a_run_that_is_not_there_loads_empty(deployment: Deployment) -> None:
-    assert run(deployment.store.load("run")) == RunRows(header=None, commits=(), hooks=())
+    assert run(deployment.store.load("run")) == RunRows(header=None, commits=(), hooks=(), steps=())
 
 
-def test_load_brings_header_log_and_hooks_as_they_were_put(deployment: Deployment) -> None:
+def test_load_brings_header_log_hooks_and_steps_as_they_were_put(deployment: Deployment) -> None:
     first, second = commit(1, events=3), commit(4, events=2, turn="t2")
+    left, right = step_row(step="s1"), step_row(step="s2", outcome="[]")
     one, two = hook(hook_id="h1"), hook(hook_id="h2", step="step", schema='{"type":"object"}')
 
     async def scenario() -> RunRows:
@@ -68,10 +71,13 @@ def test_load_brings_header_log_and_hooks_as_they_were_put(deployment: Deploymen
         assert await store.append("run", second)
         await store.put_hook(one)
         await store.put_hook(two)
+        await store.put_step(left)
+        await store.put_step(right)
         return await store.load("run")
 
     rows = run(scenario())
     assert rows.header == header()
+    assert sorted(rows.steps, key=lambda row: row.step) == [left, right]
     assert rows.commits == (first, second)
     assert sorted(rows.hooks, key=lambda row: row.hook_id) == [one, two]
 
@@ -91,17 +97,21 @@ def test_load_keeps_log_order_beyond_numbers_of_one_width(deployment: Deployment
 def test_a_history_of_three_megabytes_loads_whole(deployment: Deployment) -> None:
     log = tuple(commit(n, fill=100 * KB) for n in range(1, 31))
     hooks = tuple(hook(hook_id=f"h{n:02}", schema="s" * 100 * KB) for n in range(30))
+    steps = tuple(step_row(step=f"s{n:02}", outcome="o" * 100 * KB) for n in range(30))
 
     async def scenario() -> RunRows:
         for one in log:
             assert await deployment.store.append("run", one)
         for row in hooks:
             await deployment.store.put_hook(row)
+        for one_step in steps:
+            await deployment.store.put_step(one_step)
         return await deployment.store.load("run")
 
     rows = run(scenario())
     assert rows.commits == log
     assert tuple(sorted(rows.hooks, key=lambda row: row.hook_id)) == hooks
+    assert tuple(sorted(rows.steps, key=lambda row: row.step)) == steps
 
 
 def test_checkpoints_and_output_stay_out_of_a_load(deployment: Deployment) -> None:
@@ -120,11 +130,13 @@ def test_runs_of_odd_ids_do_not_see_each_other(deployment: Deployment) -> None:
             await store.put_header(header(run_id, seed=f"s{number}"))
             assert await store.append(run_id, commit(1, turn=f"t{number}"))
             await store.put_hook(hook(run_id, name=f"n{number}"))
+            await store.put_step(step_row(run_id=run_id, order=number))
         for number, run_id in enumerate(NASTY_IDS):
             assert await store.load(run_id) == RunRows(
                 header=header(run_id, seed=f"s{number}"),
                 commits=(commit(1, turn=f"t{number}"),),
                 hooks=(hook(run_id, name=f"n{number}"),),
+                steps=(step_row(run_id=run_id, order=number),),
             )
 
     run(scenario())
@@ -135,11 +147,15 @@ def test_odd_ids_within_a_run_do_not_touch_each_other(deployment: Deployment) ->
         store = deployment.store
         for number, one in enumerate(NASTY_IDS):
             await store.put_hook(hook(hook_id=one, name=f"n{number}"))
+            await store.put_step(step_row(step=one, order=number))
             assert await store.put_checkpoint(checkpoint(step=one, save_id=f"s{number}"))
             assert await store.put_chunk(chunk(1, step=one, value=f"{number}"))
         rows = await store.load("run")
         assert {row.hook_id: row.name for row in rows.hooks} == {
             one: f"n{number}" for number, one in enumerate(NASTY_IDS)
+        }
+        assert {row.step: row.order for row in rows.steps} == {
+            one: number for number, one in enumerate(NASTY_IDS)
         }
         for number, one in enumerate(NASTY_IDS):
             found = await store.get_checkpoint("run", one)
@@ -412,6 +428,106 @@ def test_a_checkpoint_of_an_older_writer_is_not_put(deployment: Deployment) -> N
     run(scenario())
 
 
+def test_a_checkpoint_stays_until_it_expires(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        store = deployment.store
+        await store.expire_checkpoint("run", "step", START)  # there is none: nothing comes of it
+        assert await store.get_checkpoint("run", "step") is None
+        await store.put_checkpoint(checkpoint())
+        await store.put_checkpoint(checkpoint(step="other"))
+        await store.expire_checkpoint("run", "step", START + 1000)
+        await store.expire_checkpoint("run", "other", START + 2000)
+        assert await store.get_checkpoint("run", "step") == checkpoint()
+
+    run(scenario())
+
+
+def test_a_checkpoint_put_after_one_that_expires_stays(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        store = deployment.store
+        await store.put_checkpoint(checkpoint(save_id="s1"))
+        await store.expire_checkpoint("run", "step", START)
+        assert await store.put_checkpoint(checkpoint(save_id="s2"))
+        await store.expire_checkpoint("run", "another", START)  # whoever calls may clear away
+        assert await store.get_checkpoint("run", "step") == checkpoint(save_id="s2")
+
+    run(scenario())
+
+
+def test_a_checkpoint_that_expires_still_fences_an_older_writer(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        store = deployment.store
+        await store.put_checkpoint(checkpoint(last_event=8))
+        await store.expire_checkpoint("run", "step", START + 1000)
+        assert not await store.put_checkpoint(checkpoint(last_event=7, save_id="old"))
+
+    run(scenario())
+
+
+# Dispatched steps
+
+
+def test_a_step_comes_back_with_all_its_fields(deployment: Deployment) -> None:
+    full = step_row(
+        order=7, claim="m1/3", until=START + 5, cancelled=True, outcome='[{"type":"é"}]'
+    )
+    assert run(deployment.store.put_step(full)) == full
+    assert run(deployment.store.get_step("run", "step")) == full
+
+
+def test_no_step_is_none(deployment: Deployment) -> None:
+    assert run(deployment.store.get_step("run", "step")) is None
+
+
+def test_a_revision_stands_only_on_the_one_before(deployment: Deployment) -> None:
+    claimed = step_row(2, claim="m1", until=START + 5)
+    done = step_row(3, outcome="[]")
+
+    async def scenario() -> None:
+        store = deployment.store
+        for row in (step_row(1), claimed, done):
+            assert await store.put_step(row) == row
+            assert await store.get_step("run", "step") == row
+        for stale in (step_row(1, order=9), step_row(2, claim="m2"), step_row(3, claim="m2")):
+            assert await store.put_step(stale) == done
+        assert await store.put_step(step_row(5)) == done
+        assert await store.get_step("run", "step") == done
+        assert (await store.load("run")).steps == (done,)
+
+    run(scenario())
+
+
+def test_a_step_put_again_is_recognised(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        for row in (step_row(1), step_row(2, claim="m1")):
+            assert await deployment.store.put_step(row) == row
+            assert await deployment.store.put_step(row) == row
+
+    run(scenario())
+
+
+def test_a_revision_that_stands_on_nothing_is_not_put(deployment: Deployment) -> None:
+    with pytest.raises(TransientError, match="deleted"):
+        run(deployment.store.put_step(step_row(2)))
+    assert run(deployment.store.get_step("run", "step")) is None
+
+
+def test_of_many_writers_one_puts_each_revision_of_a_step(deployment: Deployment) -> None:
+    def claim(number: int) -> list[bool]:
+        async def scenario() -> list[bool]:
+            rows = [step_row(revision, claim=f"m{number}") for revision in range(1, 26)]
+            return [await deployment.store.put_step(row) == row for row in rows]
+
+        return run(scenario())
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(claim, range(8)))
+    assert [sum(wins) for wins in zip(*outcomes, strict=True)] == [1] * 25
+    last = run(deployment.store.get_step("run", "step"))
+    assert last is not None
+    assert last.revision == 25
+
+
 # Output
 
 
@@ -419,6 +535,31 @@ def test_an_output_row_is_put_once(deployment: Deployment) -> None:
     async def scenario() -> None:
         assert await deployment.store.put_chunk(chunk(1))
         assert not await deployment.store.put_chunk(chunk(1, value='"other"'))
+        assert await deployment.store.get_chunks("run", "step") == (chunk(1),)
+
+    run(scenario())
+
+
+def test_an_output_row_put_again_is_recognised(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        for row in (chunk(1), chunk(2, number=0, value=None), chunk(3, last_event=4)):
+            assert await deployment.store.put_chunk(row)
+            assert await deployment.store.put_chunk(row)
+        assert len(await deployment.store.get_chunks("run", "step")) == 3
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"value": '"x"'}, {"value": None}, {"at": START + 1}, {"last_event": 9}, {"number": 2}],
+)
+def test_an_output_row_of_another_writer_is_no_own_write(
+    deployment: Deployment, other: dict[str, Any]
+) -> None:
+    async def scenario() -> None:
+        assert await deployment.store.put_chunk(chunk(1))
+        assert not await deployment.store.put_chunk(chunk(1, **other))
         assert await deployment.store.get_chunks("run", "step") == (chunk(1),)
 
     run(scenario())
@@ -481,6 +622,20 @@ async def _put_checkpoint_large(store: Store, size: int) -> object:
     return await store.put_checkpoint(checkpoint(value="x" * size))
 
 
+async def _put_step_large(store: Store, size: int) -> object:
+    return await store.put_step(step_row(outcome="x" * size))
+
+
+async def _replace_step_large(store: Store, size: int) -> object:
+    await store.put_step(step_row(1))
+    return await store.put_step(step_row(2, outcome="x" * size))
+
+
+async def _publish_large(store: Store, size: int) -> object:
+    await store.publish(definition(input_schema="x" * size))
+    return True
+
+
 async def _put_chunk_large(store: Store, size: int) -> object:
     return await store.put_chunk(chunk(1, value="x" * size))
 
@@ -493,6 +648,9 @@ LARGE_WRITES = [
     _decide_hook_large,
     _put_checkpoint_large,
     _put_chunk_large,
+    _put_step_large,
+    _replace_step_large,
+    _publish_large,
 ]
 
 
@@ -513,13 +671,122 @@ def test_an_item_above_400_kb_is_refused_and_changes_nothing(
     assert rows.commits == ()
     assert rows.header in (None, header())
     assert all(row.status is HookStatus.PENDING for row in rows.hooks)
+    assert all(row == step_row(1) for row in rows.steps)
     assert run(store.get_checkpoint("run", "step")) is None
+    assert run(store.get_definition("orders")) is None
     assert run(store.get_chunks("run", "step")) == ()
 
 
 def test_the_limit_counts_bytes_and_not_letters(deployment: Deployment) -> None:
     with pytest.raises(ItemTooLarge):
         run(deployment.store.put_chunk(chunk(1, value="é" * 201 * KB)))
+
+
+# Definitions
+
+
+def test_a_definition_comes_back_with_all_its_fields(deployment: Deployment) -> None:
+    full = definition(result_schema='{"type":"string"}', description="Says é.")
+    run(deployment.store.publish(full))
+    assert run(deployment.store.get_definition("orders")) == full
+
+
+def test_no_definition_is_none(deployment: Deployment) -> None:
+    assert run(deployment.store.get_definition("orders")) is None
+
+
+def test_a_workflow_that_has_only_had_a_run_is_not_defined(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        await deployment.store.put_header(header(workflow="orders"))
+        assert await deployment.store.get_definition("orders") is None
+        assert (await deployment.store.list_definitions()).items == ()
+
+    run(scenario())
+
+
+def test_the_current_definition_moves_to_a_newer_version_only(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        store = deployment.store
+        for version, current in [("9", "9"), ("10", "10"), ("9", "10"), ("2", "10"), ("11", "11")]:
+            await store.publish(definition(version=version))
+            assert await store.get_definition("orders") == definition(version=current)
+        assert (await store.list_definitions()).items == (definition(version="11"),)
+
+    run(scenario())
+
+
+def test_of_one_version_the_definition_published_last_is_current(deployment: Deployment) -> None:
+    first = definition(digest="d1", published_at=START)
+    second = definition(digest="d2", published_at=START + 5)
+    same_time = definition(digest="d3", published_at=START + 5)
+
+    async def scenario() -> None:
+        store = deployment.store
+        await store.publish(first)
+        await store.publish(second)
+        assert await store.get_definition("orders") == second
+        await store.publish(first)  # sent late
+        assert await store.get_definition("orders") == second
+        await store.publish(same_time)
+        assert await store.get_definition("orders") == same_time
+        again = replace(first, published_at=START + 9)  # an older deployment is back
+        await store.publish(again)
+        assert await store.get_definition("orders") == again
+
+    run(scenario())
+
+
+def test_publishing_what_is_current_changes_nothing(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        await deployment.store.publish(definition())
+        await deployment.store.publish(definition(published_at=START + 5))
+        assert await deployment.store.get_definition("orders") == definition()
+
+    run(scenario())
+
+
+def test_of_many_versions_published_at_once_the_newest_is_current(deployment: Deployment) -> None:
+    def publish(version: int) -> None:
+        run(deployment.store.publish(definition(version=str(version))))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(publish, [n * 7 % 32 for n in range(32)]))
+    assert run(deployment.store.get_definition("orders")) == definition(version="31")
+
+
+def test_definitions_of_odd_names_do_not_touch_each_other(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        for name in NASTY_IDS:
+            await deployment.store.publish(definition(name, description=name))
+            await deployment.store.publish(definition(name, "0", digest="current"))
+        for name in NASTY_IDS:
+            found = await deployment.store.get_definition(name)
+            assert found == definition(name, description=name)
+        page = await deployment.store.list_definitions()
+        assert sorted(item.name for item in page.items) == sorted(NASTY_IDS)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 50])
+def test_definitions_list_by_name(deployment: Deployment, limit: int) -> None:
+    async def scenario() -> None:
+        store = deployment.store
+        for name in ("b", "é", "a", "B", "a.b", "a_b"):
+            await store.publish(definition(name))
+            await store.put_header(header(f"run of {name}", workflow=f"{name} never published"))
+        found: list[str] = []
+        cursor = None
+        while True:
+            page = await store.list_definitions(limit=limit, cursor=cursor)
+            assert len(page.items) <= limit
+            found += [item.name for item in page.items]
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert found == ["B", "a", "a.b", "a_b", "b", "é"]
+
+    run(scenario())
 
 
 # Lists
@@ -574,11 +841,10 @@ def test_runs_list_by_workflow_and_status(deployment: Deployment, limit: int) ->
     async def scenario() -> None:
         store = deployment.store
         for n in range(12):
-            await store.put_header(header(f"r{n:02}", workflow=f"w{n % 2}", created_at=START - n))
+            begun = header(f"r{n:02}", workflow=f"w{n % 2}", created_at=START - n)
+            await store.put_header(begun)
             if n % 3 == 0:
-                await store.update_header(
-                    header(f"r{n:02}", workflow=f"w{n % 2}", status=RunStatus.FAILED)
-                )
+                await store.update_header(replace(begun, status=RunStatus.FAILED))
         assert await _all_runs(store, limit, workflow="w1") == [
             f"r{n:02}" for n in range(12) if n % 2
         ]
@@ -593,6 +859,56 @@ def test_runs_list_by_workflow_and_status(deployment: Deployment, limit: int) ->
             "r09",
         ]
         assert await _all_runs(store, limit, workflow="w") == []
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("limit", [1, 3, 50])
+@pytest.mark.parametrize("status", list(RunStatus))
+def test_runs_list_by_each_status(deployment: Deployment, status: RunStatus, limit: int) -> None:
+    waits = (
+        (),
+        (Wait(kind="hook", id="h", name="h", since=START, until=START + 9),),
+        (Wait(kind="timer", id="t", name="t", since=START, until=START + 9),),
+    )
+
+    async def scenario() -> None:
+        store = deployment.store
+        for other in RunStatus:
+            for n, waiting in enumerate(waits):
+                run_id = f"{other.value}{n}"
+                await store.put_header(header(run_id, created_at=START - n))
+                shown = waiting if other is RunStatus.SUSPENDED else ()
+                await store.update_header(
+                    header(run_id, created_at=START - n, status=other, waiting=shown)
+                )
+        expected = [f"{status.value}{n}" for n in range(3)]
+        assert await _all_runs(store, limit, status=status) == expected
+        assert await _all_runs(store, limit, status=status, workflow="orders") == expected
+        assert await _all_runs(store, limit, status=status, workflow="other") == []
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("limit", [1, 2, 50])
+def test_runs_list_by_the_kind_of_their_note(deployment: Deployment, limit: int) -> None:
+    def noted(n: int, kind: str | None, **fields: Any) -> RunHeader:
+        note = None if kind is None else Attention(kind=kind, reason="r", since=START)
+        return header(f"r{n}", created_at=START - n, attention=note, **fields)
+
+    async def scenario() -> None:
+        store = deployment.store
+        for n, kind in enumerate(["BLOCKED", "STUCK", None, "BLOCKED", "BLOCKED"]):
+            await store.put_header(noted(n, None))
+            await store.update_header(noted(n, kind, status=RunStatus.SUSPENDED))
+        await store.update_header(noted(3, None, status=RunStatus.COMPLETED))
+        await store.update_header(noted(4, "BLOCKED", status=RunStatus.FAILED))
+        assert await _all_runs(store, limit, attention="BLOCKED") == ["r0", "r4"]
+        assert await _all_runs(store, limit, attention="STUCK") == ["r1"]
+        assert await _all_runs(store, limit, attention="PAUSED") == []
+        failed = RunStatus.FAILED
+        assert await _all_runs(store, limit, attention="BLOCKED", status=failed) == ["r4"]
+        assert await _all_runs(store, limit, attention="BLOCKED", workflow="other") == []
 
     run(scenario())
 
@@ -643,6 +959,8 @@ def test_a_bad_cursor_is_a_value_error(deployment: Deployment, cursor: str) -> N
         run(deployment.store.list_runs(cursor=cursor))
     with pytest.raises(ValueError, match="not a cursor"):
         run(deployment.store.list_hooks(cursor=cursor))
+    with pytest.raises(ValueError, match="not a cursor"):
+        run(deployment.store.list_definitions(cursor=cursor))
 
 
 def test_a_cursor_of_another_list_is_refused(deployment: Deployment) -> None:
@@ -650,12 +968,18 @@ def test_a_cursor_of_another_list_is_refused(deployment: Deployment) -> None:
         for n in range(2):
             await deployment.store.put_header(header(f"r{n}"))
             await deployment.store.put_hook(hook(hook_id=f"h{n}"))
+            await deployment.store.publish(definition(f"w{n}"))
+        definitions = (await deployment.store.list_definitions(limit=1)).cursor
         runs = (await deployment.store.list_runs(limit=1)).cursor
         hooks = (await deployment.store.list_hooks(limit=1)).cursor
         with pytest.raises(ValueError, match="not a cursor"):
             await deployment.store.list_hooks(cursor=runs)
         with pytest.raises(ValueError, match="not a cursor"):
             await deployment.store.list_runs(cursor=hooks)
+        with pytest.raises(ValueError, match="not a cursor"):
+            await deployment.store.list_runs(cursor=definitions)
+        with pytest.raises(ValueError, match="not a cursor"):
+            await deployment.store.list_definitions(cursor=runs)
 
     run(scenario())
 
@@ -678,3 +1002,5 @@ def test_a_list_needs_a_limit_of_one_or_more(deployment: Deployment) -> None:
         run(deployment.store.list_runs(limit=0))
     with pytest.raises(ValueError, match="limit"):
         run(deployment.store.list_hooks(limit=-1))
+    with pytest.raises(ValueError, match="limit"):
+        run(deployment.store.list_definitions(limit=0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stepwell.core.messages import TimerDue, load_message
 from tests.contract.given import MINUTE, NASTY_IDS, START, Deployment, run
 
@@ -62,14 +64,27 @@ def test_a_timer_fires_once(deployment: Deployment) -> None:
     run(scenario())
 
 
-def test_starting_an_existing_timer_changes_nothing(deployment: Deployment) -> None:
+def test_starting_an_existing_timer_again_changes_nothing(deployment: Deployment) -> None:
     async def scenario() -> None:
         await deployment.timers.start("run", "wait", 1, START + 1000)
-        await deployment.timers.start("run", "wait", 1, START + 9000)
-        await deployment.timers.start("run", "wait", 1, START)
-        assert await _fired(deployment) == []
+        await deployment.timers.start("run", "wait", 1, START + 1000)
         deployment.clock.advance(60 * MINUTE)
         assert [message.due for message in await _fired(deployment)] == [START + 1000]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("due", [START + 1000, START + 9000])
+def test_a_timer_fires_at_the_time_that_it_was_last_started_with(
+    deployment: Deployment, due: int
+) -> None:
+    async def scenario() -> None:
+        await deployment.timers.start("run", "wait", 1, START + 5000)
+        await deployment.timers.start("run", "wait", 1, due)
+        deployment.clock.advance(due - START - 1)
+        assert due not in [message.due for message in await _fired(deployment)]
+        deployment.clock.advance(1)
+        assert due in [message.due for message in await _fired(deployment)]
 
     run(scenario())
 

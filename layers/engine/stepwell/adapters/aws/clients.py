@@ -11,9 +11,10 @@ here can be done twice: the callers see to that.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 import boto3
@@ -44,6 +45,9 @@ CONNECT_TIMEOUT_S = 2.0
 READ_TIMEOUT_S = 5.0
 #: Calls at a time; the others wait for a thread, and each thread has its connection.
 THREADS = 16
+
+#: All that a call of a client may raise.
+AWS_ERRORS = (BotoCoreError, ClientError, ResponseParserError)
 
 _TRANSIENT_STATUS = frozenset({408, 429})
 _TRANSIENT_CODES = frozenset(
@@ -130,12 +134,23 @@ class Clients:
     def __init__(
         self, session: boto3.session.Session | None = None, *, threads: int = THREADS
     ) -> None:
-        session = session or boto3.session.Session()
-        config = client_config()
-        self.sqs: SQSClient = session.client("sqs", config=config)
-        self.scheduler: EventBridgeSchedulerClient = session.client("scheduler", config=config)
-        self.s3: S3Client = session.client("s3", config=config)
+        self._session = session or boto3.session.Session()
+        self._config = client_config()
+        self._making = threading.Lock()
+        self.sqs: SQSClient = self._session.client("sqs", config=self._config)
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="stepwell-aws")
+
+    @cached_property
+    def s3(self) -> S3Client:
+        """Made on first use: it is the slowest to make, and only large values need it."""
+        with self._making:  # a session is not safe to share while a client is being made
+            return self._session.client("s3", config=self._config)
+
+    @cached_property
+    def scheduler(self) -> EventBridgeSchedulerClient:
+        """Made on first use: only long waits need it."""
+        with self._making:
+            return self._session.client("scheduler", config=self._config)
 
     async def call(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """What a client's method returns, called in a thread. Raises `TransientError`.
@@ -145,11 +160,13 @@ class Clients:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._threads, partial(work, *args, **kwargs))
-        except (BotoCoreError, ClientError, ResponseParserError) as error:
+        except AWS_ERRORS as error:
             raise_mapped(error)
 
     def close(self) -> None:
         """Wait for the calls that are under way, then close the connections."""
         self._threads.shutdown()
-        for client in (self.sqs, self.scheduler, self.s3):
-            client.close()
+        self.sqs.close()
+        for name in ("s3", "scheduler"):
+            if name in vars(self):
+                getattr(self, name).close()

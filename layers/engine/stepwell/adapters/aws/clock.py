@@ -30,3 +30,8 @@ class SystemIds:
     def new_id(self) -> str:
         """128 random bits as 32 hex digits."""
         return secrets.token_hex(16)
+
+
+def system_fraction() -> float:
+    """A random number in [0, 1), for the jitter of retries."""
+    return secrets.randbits(53) / (1 << 53)

@@ -2,12 +2,17 @@
 
 | pk | sk | item |
 |---|---|---|
+| `L#dead-letters` | `<time>#<message>` | a message that nobody could handle |
+| `L#sweeper` | `hooks` | how far the sweeper has looked at the pending hooks |
 | `R#<run>` | `A` | header |
+| `R#<run>` | `D#<step>` | dispatched step |
 | `R#<run>` | `E#<12-digit n>` | commit whose first event is n |
 | `R#<run>` | `H#<hook>` | hook |
 | `R#<run>` | `K#<step>` | checkpoint |
 | `R#<run>` | `O#<step>#<12-digit n>` | output row n |
-| `W` | `<workflow>` | name of a workflow that has had a run |
+| `W` | `<workflow>` | name of a workflow that has had a run or was published |
+| `W#<workflow>` | `V#<digest>` | published definition |
+| `W#<workflow>` | `current` | the current one of them |
 
 A run is loaded as the range from `A` to the last `H#`; the others sort after it.
 """
@@ -27,6 +32,9 @@ HEADER = "A"
 #: The last sort key of a load: `$` follows `#`, so every `H#…` is below it.
 LOAD_END = "H$"
 WORKFLOWS = "W"
+CURRENT = "current"
+DEAD_LETTERS = "L#dead-letters"
+SWEEPER = "L#sweeper"
 
 _UNSAFE = re.compile(r"[#%\x00-\x1f\x7f]")
 _DIGITS = 12
@@ -49,6 +57,11 @@ def encode(text: str, limit: int) -> str:
 def run_key(run_id: str) -> str:
     """The partition of a run."""
     return f"R#{encode(run_id, PARTITION_KEY_LIMIT - 2)}"
+
+
+def step_key(step: str) -> str:
+    """The sort key of a dispatched step."""
+    return f"D#{encode(step, SORT_KEY_LIMIT - 2)}"
 
 
 def commit_key(first: int) -> str:
@@ -84,6 +97,16 @@ def last_chunk_key(step: str) -> str:
 def workflow_key(workflow: str) -> str:
     """The sort key of a workflow's name."""
     return encode(workflow, SORT_KEY_LIMIT)
+
+
+def definition_key(workflow: str) -> str:
+    """The partition of a workflow's definitions."""
+    return f"W#{encode(workflow, PARTITION_KEY_LIMIT - 2)}"
+
+
+def digest_key(digest: str) -> str:
+    """The sort key of a definition."""
+    return f"V#{encode(digest, SORT_KEY_LIMIT - 2)}"
 
 
 def shard_of(run_id: str) -> int:

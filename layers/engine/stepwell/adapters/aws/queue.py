@@ -22,6 +22,8 @@ from stepwell.core.messages import (
     HookDecided,
     Message,
     StartRun,
+    StepAttempt,
+    StepReported,
     TimerDue,
     Wake,
     dump_message,
@@ -56,7 +58,8 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
     """What sets a message apart from all others of its run and type. Equal causes are one message.
 
     A start has a fresh seed, a decision is made from what is answered, a timer is one arm of one
-    wait and its time, a cancel has a fresh id, and the two wake-ups carry a cause and nothing else.
+    wait and its time, a report is of one claim on an attempt, a cancel has a fresh id, and the two
+    wake-ups carry a cause and nothing else.
     """
     match message:
         case StartRun():
@@ -65,6 +68,8 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
             return (message.hook_id, message.decision_id)
         case TimerDue():
             return (message.wait_id, message.arm, message.due)
+        case StepReported():
+            return (message.step, message.order, message.claim)
         case CancelRun():
             return (message.request_id,)
         case Continue() | Wake():
@@ -76,10 +81,14 @@ def body_of(message: Message) -> str:
     """The message as a body that SQS takes. Raises `ItemTooLarge`; `ValueError` without a cause."""
     if "" in cause_of(message):
         raise ValueError(f"a {message.type!r} message to run {message.run_id!r} needs a cause")
+    return _for_sqs(message, f"message to run {message.run_id!r}")
+
+
+def _for_sqs(message: Message | StepAttempt, what: str) -> str:
     body = dump_message(message).translate(_REFUSED_BY_SQS)
     size = len(body.encode())
     if size > BODY_LIMIT:
-        raise ItemTooLarge(f"message to run {message.run_id!r}", size, BODY_LIMIT)
+        raise ItemTooLarge(what, size, BODY_LIMIT)
     return body
 
 
@@ -107,20 +116,27 @@ class SqsQueue:
         False when the receipt is stale: the message was deleted, or delivered again. The delay is
         rounded up to the second. Name the message in `batch_response` too, or Lambda deletes it.
         """
-        if delay < 0:
-            raise ValueError(f"a message cannot come again {-delay} ms ago")
-        try:
-            await self._clients.call(
-                self._clients.sqs.change_message_visibility,
-                QueueUrl=self._url,
-                ReceiptHandle=receipt,
-                VisibilityTimeout=min(seconds_up(delay), LONGEST_HOLD_S),
-            )
-        except ClientError as error:
-            if _is_stale(error):
-                return False
-            raise
-        return True
+        return await give_back(self._clients, self._url, receipt, delay)
+
+
+class SqsStepQueue:
+    """Implements the `StepQueue` port on a standard queue. `sent` counts what went out."""
+
+    def __init__(self, clients: Clients, url: str) -> None:
+        if url.endswith(".fifo"):
+            raise ValueError(f"steps need no order, so their queue is a standard one: {url!r}")
+        self.sent = 0
+        self._clients = clients
+        self._url = url
+
+    async def send(self, attempt: StepAttempt) -> None:
+        """Have an attempt made."""
+        await self._clients.call(
+            self._clients.sqs.send_message,
+            QueueUrl=self._url,
+            MessageBody=_for_sqs(attempt, f"attempt of step {attempt.step!r}"),
+        )
+        self.sent += 1
 
 
 class InboxQueue:
@@ -145,6 +161,27 @@ class InboxQueue:
             MessageBody=body_of(message),
             DelaySeconds=delay_seconds,
         )
+
+
+async def give_back(clients: Clients, url: str, receipt: str, delay: Millis) -> bool:
+    """Let a received message of any queue come again after `delay` ms, rounded up to the second.
+
+    False when the receipt is stale.
+    """
+    if delay < 0:
+        raise ValueError(f"a message cannot come again {-delay} ms ago")
+    try:
+        await clients.call(
+            clients.sqs.change_message_visibility,
+            QueueUrl=url,
+            ReceiptHandle=receipt,
+            VisibilityTimeout=min(seconds_up(delay), LONGEST_HOLD_S),
+        )
+    except ClientError as error:
+        if _is_stale(error):
+            return False
+        raise
+    return True
 
 
 def seconds_up(ms: Millis) -> int:

@@ -6,6 +6,18 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from stepwell.adapters.aws.items import (
+    CheckpointItem,
+    ChunkItem,
+    CommitItem,
+    HookItem,
+    RawItem,
+    RunItem,
+    StepItem,
+    WorkflowItem,
+    fields,
+    raw,
+)
 from stepwell.adapters.aws.keys import (
     HEADER,
     WORKFLOWS,
@@ -17,18 +29,8 @@ from stepwell.adapters.aws.keys import (
     run_key,
     shard_key,
     shard_of,
+    step_key,
     workflow_key,
-)
-from stepwell.adapters.aws.table import (
-    CheckpointItem,
-    ChunkItem,
-    CommitItem,
-    HookItem,
-    RawItem,
-    RunItem,
-    WorkflowItem,
-    fields,
-    raw,
 )
 from stepwell.core.events import Commit, dump_events, load_events
 from stepwell.core.records import (
@@ -36,18 +38,22 @@ from stepwell.core.records import (
     Chunk,
     HookRow,
     HookStatus,
+    Millis,
     RunHeader,
     RunStatus,
+    StepRow,
 )
 
 #: The group of pending hooks in index `wanted`.
 PENDING_HOOKS = "HOOK"
-#: The groups of runs in index `wanted`: a note on the header goes before its status.
-WANTED_NOTES = ("BLOCKED", "STUCK")
-WANTED_STATUSES = (RunStatus.SUSPENDED, RunStatus.FAILED)
+#: The group of suspended runs with a timer, by the time at which it is due.
+TIMED = RunStatus.SUSPENDED.value
+#: The groups of failed runs in index `wanted`: a note on the header goes before its status.
+FAILED_GROUPS = ("BLOCKED", "STUCK", RunStatus.FAILED.value)
 
 _HEADER: TypeAdapter[RunHeader] = TypeAdapter(RunHeader)
 _CHECKPOINT: TypeAdapter[Checkpoint] = TypeAdapter(Checkpoint)
+_STEP: TypeAdapter[StepRow] = TypeAdapter(StepRow)
 
 
 def header_item(header: RunHeader) -> RawItem:
@@ -55,13 +61,14 @@ def header_item(header: RunHeader) -> RawItem:
     values = _HEADER.dump_python(header, mode="json", exclude_defaults=True)
     values["last_event"] = header.last_event
     shard = shard_of(header.run_id)
-    group = _wanted_group(header)
+    group, time = _wanted(header)
     return raw(
         RunItem(
             run_key(header.run_id),
             HEADER,
             listed_in=shard_key(header.workflow, shard),
             wanted_in=None if group is None else shard_key(group, shard),
+            wanted_at=time,
             **values,
         )
     )
@@ -104,6 +111,7 @@ def hook_item(row: HookRow) -> RawItem:
             run_key(row.run_id),
             hook_key(row.hook_id),
             wanted_in=shard_key(PENDING_HOOKS, shard_of(row.run_id)) if pending else None,
+            wanted_at=row.created_at if pending else None,
             run_id=row.run_id,
             hook_id=row.hook_id,
             name=row.name,
@@ -131,6 +139,29 @@ def read_hook(item: RawItem) -> HookRow:
         status=HookStatus(values.pop("status")),
         **values,
     )
+
+
+def step_item(row: StepRow) -> RawItem:
+    """A dispatched step as an item."""
+    return raw(
+        StepItem(
+            run_key(row.run_id),
+            step_key(row.step),
+            step=row.step,
+            revision=row.revision,
+            order=row.order,
+            claim=row.claim,
+            until=row.until,
+            cancelled=row.cancelled or None,
+            outcome=row.outcome,
+        )
+    )
+
+
+def read_step(run_id: str, item: RawItem) -> StepRow:
+    """The dispatched step that an item holds."""
+    values = fields(StepItem.from_raw_data(item))
+    return _STEP.validate_python({"run_id": run_id, **values})
 
 
 def checkpoint_item(checkpoint: Checkpoint) -> RawItem:
@@ -188,7 +219,23 @@ def read_workflow(item: RawItem) -> str:
     return WorkflowItem.from_raw_data(item).workflow
 
 
-def _wanted_group(header: RunHeader) -> str | None:
+def timer_due(header: RunHeader) -> Millis | None:
+    """When the first timer is due of those that a suspended run shows; None if it shows none.
+
+    The deadline of a hook does not count: the hook has its own entry. Nor does any timer of a run
+    that wants attention.
+    """
+    if header.status is not RunStatus.SUSPENDED or header.attention is not None:
+        return None
+    times = (wait.until for wait in header.waiting if wait.kind != "hook")
+    return min((time for time in times if time is not None), default=None)
+
+
+def _wanted(header: RunHeader) -> tuple[str | None, Millis | None]:
+    """The group of index `wanted` that the run is in, and by which time."""
     if header.attention is not None:
-        return header.attention.kind
-    return header.status.value if header.status in WANTED_STATUSES else None
+        return header.attention.kind, header.created_at
+    if header.status is RunStatus.FAILED:
+        return header.status.value, header.created_at
+    due = timer_due(header)
+    return (None, None) if due is None else (TIMED, due)

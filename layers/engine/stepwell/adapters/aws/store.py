@@ -9,12 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
+from typing import Literal
 
 from botocore.exceptions import ClientError
+from pynamodb.expressions.operand import Path
 
+from stepwell.adapters.aws import definitions
 from stepwell.adapters.aws.clients import Clients, error_code
 from stepwell.adapters.aws.cursors import Place, read_cursor, write_cursor
+from stepwell.adapters.aws.items import (
+    CheckpointItem,
+    HookItem,
+    RawItem,
+    RunItem,
+    StepItem,
+    item_size,
+    replacing,
+)
 from stepwell.adapters.aws.keys import (
+    CURRENT,
     HEADER,
     LOAD_END,
     WORKFLOWS,
@@ -23,12 +36,13 @@ from stepwell.adapters.aws.keys import (
     hook_key,
     last_chunk_key,
     run_key,
+    step_key,
 )
 from stepwell.adapters.aws.listing import Listing, read_list
 from stepwell.adapters.aws.rows import (
+    FAILED_GROUPS,
     PENDING_HOOKS,
-    WANTED_NOTES,
-    WANTED_STATUSES,
+    TIMED,
     checkpoint_item,
     chunk_item,
     commit_item,
@@ -39,18 +53,13 @@ from stepwell.adapters.aws.rows import (
     read_commit,
     read_header,
     read_hook,
+    read_step,
     read_workflow,
+    step_item,
+    timer_due,
     workflow_item,
 )
-from stepwell.adapters.aws.table import (
-    CheckpointItem,
-    HookItem,
-    RawItem,
-    RunItem,
-    Table,
-    item_size,
-    replacing,
-)
+from stepwell.adapters.aws.table import Table
 from stepwell.core.events import Commit
 from stepwell.core.records import (
     Checkpoint,
@@ -58,8 +67,11 @@ from stepwell.core.records import (
     Decision,
     HookRow,
     HookStatus,
+    Millis,
+    PublishedWorkflow,
     RunHeader,
     RunStatus,
+    StepRow,
 )
 from stepwell.engine.ports import ItemTooLarge, Page, RunRows, TransientError
 
@@ -79,7 +91,7 @@ class DynamoStore:
         self._known_workflows: set[str] = set()
 
     async def load(self, run_id: str) -> RunRows:
-        """Header, log in order and hooks of one run: one query, every page of it.
+        """Header, log in order, hooks and steps of one run: one query, every page of it.
 
         Every item is as it stands when it is read, but a query is no snapshot: of what another
         turn writes meanwhile, any part may be in it. A log with a hole is therefore read again.
@@ -136,6 +148,17 @@ class DynamoStore:
         """Decide a PENDING row. Returns the row that stands, None if there is none."""
         return await self._clients.call(self._decide_hook, run_id, hook_id, decision)
 
+    async def get_step(self, run_id: str, step: str) -> StepRow | None:
+        """The row of a dispatched step."""
+        return await self._clients.call(self._step, run_id, step)
+
+    async def put_step(self, row: StepRow) -> StepRow:
+        """Put revision n, only if revision n - 1 stands (nothing for 1). Returns what stands.
+
+        That is an equal row also when an own write lost its reply.
+        """
+        return await self._clients.call(self._put_step, row)
+
     async def get_checkpoint(self, run_id: str, step: str) -> Checkpoint | None:
         """The checkpoint of a step."""
         item = await self._clients.call(self._table.get, run_key(run_id), checkpoint_key(step))
@@ -152,6 +175,16 @@ class DynamoStore:
             | (CheckpointItem.last_event <= checkpoint.last_event),
         )
 
+    async def expire_checkpoint(self, run_id: str, step: str, at: Millis) -> None:
+        """Let the checkpoint of a step be gone from `at` on: DynamoDB deletes it within days."""
+        await self._clients.call(
+            self._table.update,
+            run_key(run_id),
+            checkpoint_key(step),
+            [Path(["expires_at"]).set({"N": str(-(-at // 1000))})],
+            CheckpointItem.pk.exists(),
+        )
+
     async def put_chunk(self, chunk: Chunk) -> bool:
         """Put if no row has its position. Whether it stands: an equal row is its own write."""
         return await self._clients.call(self._put_chunk, chunk)
@@ -161,6 +194,32 @@ class DynamoStore:
     ) -> tuple[Chunk, ...]:
         """Output rows with a position above `after`, in order; all of them without `limit`."""
         return await self._clients.call(self._chunks, run_id, step, after, limit)
+
+    async def publish(self, definition: PublishedWorkflow) -> None:
+        """Put a definition, once per digest, and make it the current one.
+
+        Not if the current one is of a newer version, or of the same one and published later.
+        """
+        item = definitions.definition_item(definition, CURRENT)
+        _check_size(f"definition of workflow {definition.name!r}", item)
+        await self._clients.call(definitions.publish, self._table, definition, item)
+
+    async def get_definition(self, workflow: str) -> PublishedWorkflow | None:
+        """The current definition of a workflow. May lag."""
+        return await self._clients.call(definitions.find, self._table, workflow)
+
+    async def list_definitions(
+        self, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[PublishedWorkflow]:
+        """Current definitions by name. May lag. Raises `ValueError` on a bad cursor."""
+        _check_limit(limit)
+        after = None if cursor is None else read_cursor(cursor, "definitions", 1).ids[0]
+        rows = await self._clients.call(definitions.after, self._table, after, limit + 1)
+        more = len(rows) > limit
+        return Page(
+            items=tuple(rows[:limit]),
+            cursor=write_cursor("definitions", Place(0, (rows[limit - 1].name,))) if more else None,
+        )
 
     async def list_runs(
         self,
@@ -173,8 +232,9 @@ class DynamoStore:
     ) -> Page[RunHeader]:
         """Runs, newest first; ties by run id. May lag. Raises `ValueError` on a bad cursor.
 
-        `attention` is the kind of note that their headers carry: BLOCKED or STUCK. PENDING,
-        COMPLETED and CANCELLED runs are picked from all runs, so a list of few among many is slow.
+        `attention` is the kind of note that their headers carry: BLOCKED or STUCK. Only these and
+        FAILED runs have an index. PENDING, SUSPENDED, COMPLETED and CANCELLED ones are picked from
+        all runs, so a list of few among many is slow.
         """
         _check_limit(limit)
         after = None if cursor is None else read_cursor(cursor, "runs", 1)
@@ -203,6 +263,26 @@ class DynamoStore:
             items=tuple(rows),
             cursor=write_cursor("runs", _run_place(rows[-1])) if more else None,
         )
+
+    async def overdue_runs(self, before: Millis, limit: int) -> tuple[RunHeader, ...]:
+        """Suspended runs with a timer or retry due before a time, the most overdue first. May lag.
+
+        At most `limit`. Deadlines of hooks do not count here, they are found by `list_hooks`; nor
+        do runs that want attention.
+        """
+        _check_limit(limit)
+        listing = Listing(
+            index="wanted",
+            groups=(TIMED,),
+            newest_first=False,
+            read=read_header,
+            place=_due_place,
+            keep=lambda header: _is_due(header, before),
+        )
+        rows, _ = await self._clients.call(
+            read_list, self._table, listing, before=before, limit=limit
+        )
+        return tuple(rows)
 
     async def list_hooks(
         self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
@@ -243,6 +323,7 @@ class DynamoStore:
         header: RunHeader | None = None
         commits: list[Commit] = []
         hooks: list[HookRow] = []
+        steps: list[StepRow] = []
         for item in self._table.query(run_key(run_id), RunItem.sk.between(HEADER, LOAD_END)):
             kind = item["sk"]["S"][:2]
             if kind == HEADER:
@@ -251,7 +332,11 @@ class DynamoStore:
                 commits.append(read_commit(item))
             elif kind == "H#":
                 hooks.append(read_hook(item))
-        return RunRows(header=header, commits=tuple(commits), hooks=tuple(hooks))
+            elif kind == "D#":
+                steps.append(read_step(run_id, item))
+        return RunRows(
+            header=header, commits=tuple(commits), hooks=tuple(hooks), steps=tuple(steps)
+        )
 
     def _header(self, run_id: str) -> RunHeader | None:
         item = self._table.get(run_key(run_id), HEADER)
@@ -317,6 +402,7 @@ class DynamoStore:
             HookItem.decision_id.set(decision.decision_id),
             HookItem.decided_at.set(decision.decided_at),
             HookItem.wanted_in.remove(),
+            HookItem.wanted_at.remove(),
         ]
         if decision.payload is not None:
             actions.append(HookItem.payload.set(decision.payload))
@@ -351,6 +437,25 @@ class DynamoStore:
         )
         _check_size(f"hook {hook_id!r} of run {run_id!r}", hook_item(decided))
 
+    def _step(self, run_id: str, step: str) -> StepRow | None:
+        item = self._table.get(run_key(run_id), step_key(step))
+        return read_step(run_id, item) if item else None
+
+    def _put_step(self, row: StepRow) -> StepRow:
+        item = step_item(row)
+        _check_size(f"step {row.step!r} of run {row.run_id!r}", item)
+        condition = (
+            StepItem.pk.does_not_exist()
+            if row.revision == 1
+            else StepItem.revision == row.revision - 1
+        )
+        if self._table.put(item, condition):
+            return row
+        found = self._step(row.run_id, row.step)
+        if found is None:
+            raise _deleted(row.run_id)
+        return found
+
     def _put_chunk(self, chunk: Chunk) -> bool:
         item = chunk_item(chunk)
         name = f"output {chunk.position} of step {chunk.step!r} of run {chunk.run_id!r}"
@@ -368,12 +473,12 @@ class DynamoStore:
 
     def _groups(
         self, workflow: str | None, status: RunStatus | None, attention: str | None
-    ) -> tuple[str, list[str]]:
+    ) -> tuple[Literal["runs", "wanted"], Sequence[str]]:
         """The index, and the groups in it, that hold all runs of a list."""
         if attention is not None:
             return "wanted", [attention]
-        if status in WANTED_STATUSES:
-            return "wanted", [*WANTED_NOTES, status.value]
+        if status is RunStatus.FAILED:
+            return "wanted", FAILED_GROUPS
         if workflow is not None:
             return "runs", [workflow]
         return "runs", [read_workflow(item) for item in self._table.query(WORKFLOWS)]
@@ -418,6 +523,15 @@ def _is_pending(row: HookRow) -> bool:
 
 def _run_place(header: RunHeader) -> Place:
     return Place(header.created_at, (header.run_id,))
+
+
+def _is_due(header: RunHeader, before: Millis) -> bool:
+    due = timer_due(header)
+    return due is not None and due < before
+
+
+def _due_place(header: RunHeader) -> Place:
+    return Place(timer_due(header) or 0, (header.run_id,))
 
 
 def _hook_place(row: HookRow) -> Place:

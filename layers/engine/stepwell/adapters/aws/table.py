@@ -1,10 +1,4 @@
-"""The one table: its items as pynamodb models, its two indexes, and the connection to it.
-
-Index `runs` holds each run under its workflow; index `wanted` holds what waits or wants attention,
-and pending hooks. Both hold keys only, sort by `created_at`, and are spread over shards. The keys
-of `runs` never change, so it is written once per run. The table's TTL, `expires_at`, is in seconds
-and deletes; what ends a hook is therefore named `ends_at`.
-"""
+"""The connection to the one table: requests, their conditions, and pages of what they bring."""
 
 from __future__ import annotations
 
@@ -12,25 +6,14 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
-from pynamodb.attributes import (
-    BooleanAttribute,
-    ListAttribute,
-    MapAttribute,
-    NumberAttribute,
-    TTLAttribute,
-    UnicodeAttribute,
-)
 from pynamodb.connection.base import Connection, MetaTable
 from pynamodb.constants import PAY_PER_REQUEST_BILLING_MODE
 from pynamodb.exceptions import PynamoDBException
 from pynamodb.expressions.condition import Condition
-from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
-from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
-from pynamodb.models import Model
 
 from stepwell.adapters.aws.clients import (
     ATTEMPTS,
@@ -39,128 +22,34 @@ from stepwell.adapters.aws.clients import (
     THREADS,
     error_code,
 )
+from stepwell.adapters.aws.items import RawItem, TableItem
 from stepwell.engine.ports import TransientError
 
-#: An item as DynamoDB speaks of it: `{name: {type: value}}`.
-RawItem = dict[str, Any]
+if TYPE_CHECKING:
+    from boto3.session import Session
 
 #: What one BatchGetItem takes.
 _BATCH = 100
 
-
-class RunsIndex(GlobalSecondaryIndex["TableItem"]):  # type: ignore[no-untyped-call]
-    """Runs by workflow and time."""
-
-    class Meta:
-        index_name = "runs"
-        projection = KeysOnlyProjection()
-
-    listed_in = UnicodeAttribute(hash_key=True)
-    created_at = NumberAttribute(range_key=True)
-
-
-class WantedIndex(GlobalSecondaryIndex["TableItem"]):  # type: ignore[no-untyped-call]
-    """Runs that wait, have failed or want attention, by which of it; pending hooks."""
-
-    class Meta:
-        index_name = "wanted"
-        projection = KeysOnlyProjection()
-
-    wanted_in = UnicodeAttribute(hash_key=True)
-    created_at = NumberAttribute(range_key=True)
-
-
-class TableItem(Model):
-    """What all items have, and the schema of the table."""
-
-    pk = UnicodeAttribute(hash_key=True)
-    sk = UnicodeAttribute(range_key=True)
-    listed_in = UnicodeAttribute(null=True)
-    wanted_in = UnicodeAttribute(null=True)
-    created_at = NumberAttribute(null=True)
-    expires_at = TTLAttribute(null=True)
-    runs = RunsIndex()
-    wanted = WantedIndex()
-
-
-class RunItem(TableItem):
-    """A run header."""
-
-    run_id = UnicodeAttribute()
-    workflow = UnicodeAttribute()
-    version = UnicodeAttribute()
-    status = UnicodeAttribute()
-    input = UnicodeAttribute()
-    input_digest = UnicodeAttribute()
-    seed = UnicodeAttribute()
-    updated_at = NumberAttribute()
-    last_event = NumberAttribute()
-    result = UnicodeAttribute(null=True)
-    error: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
-    waiting: ListAttribute[Any] = ListAttribute(null=True)
-    waits_not_shown = NumberAttribute(null=True)
-    attention: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
-    cancel_requested = BooleanAttribute(null=True)
-    idempotency_key = UnicodeAttribute(null=True)
-    tags: ListAttribute[Any] = ListAttribute(null=True)
-
-
-class CommitItem(TableItem):
-    """Consecutive events, as JSON; the number of the first is in the key."""
-
-    turn = UnicodeAttribute()
-    number = NumberAttribute()
-    events = UnicodeAttribute()
-
-
-class HookItem(TableItem):
-    """A hook. In index `wanted` while it is pending."""
-
-    run_id = UnicodeAttribute()
-    hook_id = UnicodeAttribute()
-    name = UnicodeAttribute()
-    step = UnicodeAttribute(null=True)
-    key_id = UnicodeAttribute()
-    ends_at = NumberAttribute(null=True)
-    due_at = NumberAttribute(null=True)
-    schema = UnicodeAttribute(null=True)
-    status = UnicodeAttribute()
-    decision_id = UnicodeAttribute(null=True)
-    payload = UnicodeAttribute(null=True)
-    decided_at = NumberAttribute(null=True)
-    actor = UnicodeAttribute(null=True)
-
-
-class CheckpointItem(TableItem):
-    """The last checkpoint of a step."""
-
-    step = UnicodeAttribute()
-    last_event = NumberAttribute()
-    save_id = UnicodeAttribute()
-    saved_at = NumberAttribute()
-    output = NumberAttribute()
-    answers: ListAttribute[Any] = ListAttribute()
-    value = UnicodeAttribute()
-
-
-class ChunkItem(TableItem):
-    """One row of a step's output; its position is in the key."""
-
-    step = UnicodeAttribute()
-    position = NumberAttribute()
-    number = NumberAttribute()
-    at = NumberAttribute()
-    value = UnicodeAttribute(null=True)
-    last_event = NumberAttribute()
-
-
-class WorkflowItem(TableItem):
-    """The name of a workflow that has had a run: what a list of all runs goes through."""
-
-    workflow = UnicodeAttribute()
-
-
 _SCHEMA: Mapping[str, Any] = TableItem._get_schema()
+
+
+class _Connection(Connection):
+    """pynamodb's connection, on a given session if there is one.
+
+    It makes its own otherwise: with other credentials than the given ones perhaps, and reading the
+    descriptions of AWS's services a second time.
+    """
+
+    def __init__(self, session: Session | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._given = session
+
+    @property
+    def session(self) -> Any:
+        """The botocore session that the client is made from."""
+        # boto3 has no public name for the botocore session inside its own.
+        return super().session if self._given is None else self._given._session
 
 
 class Table:
@@ -176,12 +65,14 @@ class Table:
         *,
         region: str | None = None,
         endpoint: str | None = None,
+        session: Session | None = None,
         attempts: int = ATTEMPTS,
         connections: int = THREADS,
     ) -> None:
         self.name = name
         self._attempts = attempts
-        self._connection = Connection(
+        self._connection = _Connection(
+            session,
             region=region,
             host=endpoint,
             connect_timeout_seconds=CONNECT_TIMEOUT_S,
@@ -219,8 +110,11 @@ class Table:
         self._connection.create_table(
             self.name,
             attribute_definitions=_SCHEMA["attribute_definitions"],
-            key_schema=_SCHEMA["key_schema"],
-            global_secondary_indexes=_SCHEMA["global_secondary_indexes"],
+            key_schema=_hash_first(_SCHEMA["key_schema"]),
+            global_secondary_indexes=[
+                {**index, "key_schema": _hash_first(index["key_schema"])}
+                for index in _SCHEMA["global_secondary_indexes"]
+            ],
             billing_mode=PAY_PER_REQUEST_BILLING_MODE,
         )
         self._client.get_waiter("table_exists").wait(TableName=self.name)
@@ -351,60 +245,10 @@ def _botocore_errors() -> Iterator[None]:
         raise
 
 
-def raw(item: TableItem) -> RawItem:
-    """The item as it is sent."""
-    return item.serialize()
-
-
-def fields(item: TableItem) -> dict[str, Any]:
-    """The attributes of an item as plain values, without its keys."""
-    return {
-        name: _plain(value)
-        for name, value in item.attribute_values.items()
-        if name not in _KEYS and value is not None
-    }
-
-
-def replacing(item: RawItem, names: Sequence[str]) -> list[Action]:
-    """What makes these attributes of a row what they are in the item, or removes them."""
-    return [
-        Path([name]).set(item[name]) if name in item else Path([name]).remove() for name in names
-    ]
-
-
-def item_size(item: RawItem) -> int:
-    """Bytes that an item takes by DynamoDB's rules: names and values."""
-    return sum(len(name.encode()) + _value_size(value) for name, value in item.items())
-
-
-_KEYS = ("pk", "sk", "listed_in", "wanted_in", "expires_at")
-
-
 def _key_of(item: RawItem) -> tuple[str, str]:
     return item["pk"]["S"], item["sk"]["S"]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, MapAttribute):
-        return _plain(value.attribute_values)
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    return value
-
-
-def _value_size(value: Mapping[str, Any]) -> int:
-    ((kind, content),) = value.items()
-    if kind == "S":
-        return len(str(content).encode())
-    if kind == "N":
-        digits = len(str(content).lstrip("-").rstrip("0"))
-        return (digits + 1) // 2 + 1 + str(content).startswith("-")
-    if kind == "M":
-        return 3 + sum(
-            1 + len(name.encode()) + _value_size(inner) for name, inner in content.items()
-        )
-    if kind == "L":
-        return 3 + sum(1 + _value_size(inner) for inner in content)
-    return 1
+def _hash_first(schema: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """The keys in the order that DynamoDB asks for; pynamodb has them in that of attributes."""
+    return sorted(schema, key=lambda key: key["KeyType"])

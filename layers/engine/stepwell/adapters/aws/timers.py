@@ -98,7 +98,10 @@ class AwsTimers:
         self._target = target
 
     async def start(self, run_id: str, wait_id: str, arm: int, due: Millis) -> None:
-        """Make sure of a timer. Starting it again adds at most a wake-up too many."""
+        """Make sure of a timer. Starting it again with another `due` moves it there.
+
+        What was sent or kept back by SQS before comes all the same: a wake-up too many.
+        """
         message = TimerDue(run_id=run_id, wait_id=wait_id, arm=arm, due=due)
         delay = seconds_up(due - self._clock.now())
         if delay <= 0:
