@@ -1,0 +1,1 @@
+"""The logic of the Lambda functions; what stands in `functions/` only binds it to an event."""

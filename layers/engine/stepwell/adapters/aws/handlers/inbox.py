@@ -1,0 +1,156 @@
+"""The inbox: does what messages from outside ask for, and hands on timers when they are due.
+
+What cannot be done for good goes to the dead letters with its reason and is then acknowledged; it is
+given back while that fails. What fails in passing is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from stepwell.adapters.aws.environment import InboxEnvironment
+from stepwell.adapters.aws.handlers.batch import (
+    Context,
+    Record,
+    Source,
+    describe_problems,
+    records_of,
+)
+from stepwell.adapters.aws.handlers.outside import (
+    Asked,
+    Cancel,
+    ResumeHook,
+    Start,
+    load_received,
+)
+from stepwell.adapters.aws.handlers.telemetry import count, logger
+from stepwell.adapters.aws.queue import BODY_LIMIT, LONGEST_DELAY_S, InboxQueue, seconds_up
+from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
+from stepwell.client import Client
+from stepwell.core.messages import TimerDue
+from stepwell.engine.ports import BlobMissing, TransientError
+from stepwell.errors import StepwellError
+
+_REASON_LIMIT = 1_000
+
+
+class Refused(Exception):
+    """A message asks for what cannot be done. `reason` may quote the message: it is not logged."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(code)
+        self.code = code
+        self.reason = reason
+
+
+class Inbox:
+    """The inbox function of one process."""
+
+    def __init__(self, aws: AwsDeployment, inbox_url: str, dead_letter_url: str) -> None:
+        self._aws = aws
+        self._queue = InboxQueue(aws.clients, inbox_url)
+        self._dead_letter_url = dead_letter_url
+        self._source = Source(aws.clients)
+        self._runner = asyncio.Runner()
+
+    @classmethod
+    def from_env(cls) -> Inbox:
+        """The inbox that the environment describes."""
+        environment = InboxEnvironment.from_env()
+        return cls(
+            open_aws(environment), environment.inbox_queue_url, environment.inbox_dead_letter_url
+        )
+
+    def handle(self, event: Mapping[str, Any], _context: Context) -> Mapping[str, Any]:
+        """Work through a batch, each message by itself. Returns which of them failed."""
+        return self._runner.run(self._source.work_through(records_of(event), self._take))
+
+    def close(self) -> None:
+        """End what the function runs; the adapters stay open."""
+        self._runner.close()
+
+    async def _take(self, record: Record) -> None:
+        try:
+            received = _parsed(record)
+            if isinstance(received, TimerDue):
+                await self._hand_on(received)
+            else:
+                await self._do(received, record)
+        except Refused as refused:
+            await self._reject(record, refused)
+
+    async def _hand_on(self, timer: TimerDue) -> None:
+        """Send a timer to its run; before its time, keep it back again."""
+        wait = seconds_up(timer.due - self._aws.ports.clock.now())
+        if wait > 0:
+            await self._queue.send_later(timer, min(wait, LONGEST_DELAY_S))
+            count("TimersKeptBack")
+        else:
+            await self._aws.queue.send(timer)
+            count("TimersHandedOn")
+
+    async def _do(self, asked: Asked, record: Record) -> None:
+        token = asked.token if isinstance(asked, ResumeHook) else None
+        client = Client(self._aws.ports, self._aws.refresh(token))
+        try:
+            run_id = await _done(client, asked, record)
+        except (TransientError, BlobMissing):
+            raise
+        except StepwellError as error:
+            raise Refused(type(error).__name__, str(error)) from None
+        logger.info("%s: done", asked.type, extra={"run_id": run_id})
+        count("InboxDone")
+
+    async def _reject(self, record: Record, refused: Refused) -> None:
+        attributes = _attributes(refused.code, refused.reason)
+        size = len(record.body.encode()) + sum(
+            len(name) + len("String") + len(each["StringValue"].encode())
+            for name, each in attributes.items()
+        )
+        await self._aws.clients.call(
+            self._aws.clients.sqs.send_message,
+            QueueUrl=self._dead_letter_url,
+            MessageBody=record.body,
+            # The limit is on both together; the body is what must not be lost.
+            MessageAttributes=attributes if size <= BODY_LIMIT else {},
+        )
+        logger.error("refused, and sent to the dead letters: %s", refused.code)
+        count("InboxRefused")
+
+
+def _parsed(record: Record) -> Asked | TimerDue:
+    try:
+        return load_received(record.body)
+    except ValidationError as error:
+        raise Refused("InvalidMessage", describe_problems(error)) from None
+
+
+async def _done(client: Client, asked: Asked, record: Record) -> str:
+    """The id of the run that it was about."""
+    match asked:
+        case Start():
+            key = asked.idempotency_key
+            options = client.with_options(
+                idempotency_key=f"sqs-{record.message_id}" if key is None else key,
+                tags=asked.tags,
+            )
+            return (await options.start_named(asked.workflow, asked.input)).id
+        case ResumeHook():
+            resumed = await client.resume_hook(asked.token, asked.payload, actor=asked.actor)
+            return resumed.run_id
+        case Cancel():
+            await client.cancel(asked.run_id, asked.reason, actor=asked.actor)
+            return asked.run_id
+
+
+def _attributes(code: str, reason: str) -> dict[str, Any]:
+    # SQS refuses control characters, and an empty value.
+    line = "".join(c if c.isprintable() else " " for c in reason[:_REASON_LIMIT]) or code
+    return {
+        name: {"DataType": "String", "StringValue": value}
+        for name, value in (("code", code), ("reason", line))
+    }

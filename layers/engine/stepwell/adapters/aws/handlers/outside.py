@@ -1,0 +1,63 @@
+"""What may be put on the inbox queue from outside, as JSON; `type` says which it is.
+
+    {"type": "start", "workflow": "…", "input": {…}, "idempotency_key": "…", "tags": ["…"]}
+    {"type": "resume_hook", "token": "…", "payload": …, "actor": "…"}
+    {"type": "cancel", "run_id": "…", "reason": "…", "actor": "…"}
+
+Only `workflow`, `token` and `run_id` have to be there. A start without a key has the id of its SQS
+message for one, so that a second delivery starts nothing. A field that is not known is refused.
+
+Whoever may send to the queue may do these things: its policy is the authorisation. The engine's own
+messages are refused here, apart from timers: they would decide what only a turn may decide.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from stepwell.core.messages import TimerDue
+
+
+class _Outside(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Start(_Outside):
+    """Start a run."""
+
+    type: Literal["start"]
+    workflow: str
+    input: dict[str, Any] = Field(default_factory=dict, repr=False)
+    idempotency_key: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+class ResumeHook(_Outside):
+    """Answer a hook."""
+
+    type: Literal["resume_hook"]
+    token: str = Field(repr=False)
+    payload: Any = Field(default=None, repr=False)
+    actor: str | None = None
+
+
+class Cancel(_Outside):
+    """Cancel a run."""
+
+    type: Literal["cancel"]
+    run_id: str
+    reason: str | None = None
+    actor: str | None = None
+
+
+Asked = Start | ResumeHook | Cancel
+Received = Asked | TimerDue
+
+_RECEIVED: TypeAdapter[Received] = TypeAdapter(Annotated[Received, Field(discriminator="type")])
+
+
+def load_received(body: str) -> Received:
+    """What a body of the inbox queue holds. Raises `pydantic.ValidationError` on anything else."""
+    return _RECEIVED.validate_json(body)

@@ -1,0 +1,176 @@
+"""The sweeper: takes dead letters, and wakes runs whose waits are overdue.
+
+A dead letter is kept as a row, whatever it is. If it is one of the run queue or the step queue, what
+it promised is made true as far as rows can tell, and its run is marked STUCK, with the message on
+the mark, so that waking the run sends it again. A timer that Scheduler or the inbox could not
+deliver is delivered. What the inbox refused is not looked into again: it came from outside, and some
+messages of the engine would decide what outsiders may not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from stepwell.adapters.aws.environment import Environment
+from stepwell.adapters.aws.handlers.batch import Context, Record, Source, is_batch, records_of
+from stepwell.adapters.aws.handlers.dead_letters import DeadLetters
+from stepwell.adapters.aws.handlers.overdue import Overdue
+from stepwell.adapters.aws.handlers.telemetry import count, logger, seconds
+from stepwell.adapters.aws.queue import group_of
+from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
+from stepwell.core.decide import answer
+from stepwell.core.messages import (
+    CancelRun,
+    HookDecided,
+    Message,
+    StartRun,
+    StepAttempt,
+    TimerDue,
+    load_attempt,
+    load_message,
+)
+from stepwell.core.records import Attention
+from stepwell.engine.ports import TransientError
+from stepwell.engine.turn import header_of
+
+#: Characters of a body that a mark carries; longer ones are kept in their row alone.
+_LONGEST_ON_MARK = 32_768
+_ROUNDS = 3
+
+
+class Sweeper:
+    """The sweeper of one process."""
+
+    def __init__(self, aws: AwsDeployment) -> None:
+        self._aws = aws
+        self._letters = DeadLetters(aws)
+        self._overdue = Overdue(aws)
+        self._source = Source(aws.clients)
+        self._runner = asyncio.Runner()
+
+    @classmethod
+    def from_env(cls) -> Sweeper:
+        """The sweeper that the environment describes."""
+        return cls(open_aws(Environment.from_env()))
+
+    def handle(self, event: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+        """Take a batch of dead letters, or look for what is overdue on any other event."""
+        if is_batch(event):
+            return self._runner.run(self._source.work_through(records_of(event), self._take))
+        found = self._runner.run(self._overdue.sweep(context.get_remaining_time_in_millis))
+        seconds("OldestOverdueWait", found.oldest / 1000)
+        count("OverdueRunsWoken", found.woken)
+        return {"woken": found.woken, "oldest_overdue_ms": found.oldest}
+
+    def close(self) -> None:
+        """End what the function runs; the adapters stay open."""
+        self._runner.close()
+
+    async def _take(self, record: Record) -> None:
+        message = None if "code" in record.message_attributes else _read(record)
+        if self._is_lost_timer(record, message):
+            assert isinstance(message, TimerDue)
+            await self._aws.queue.send(message)
+            logger.warning("a timer from %s is sent again", record.queue)
+            count("TimersRescued")
+            return
+        if isinstance(message, TimerDue) and not _of_run_queue(record):
+            message = None  # it is not due: nobody of ours sent it
+        run_id = _run_of(record, message)
+        await self._letters.keep(record, _reason(record, message), run_id)
+        with logger.append_context_keys(run_id=run_id):
+            logger.error("dead letter from %s: %s", record.queue, _reason(record, message))
+            if run_id is not None:
+                await self._make_true(message)
+                await self._mark(run_id, record, message)
+        count("DeadLetters")
+
+    def _is_lost_timer(self, record: Record, message: Message | StepAttempt | None) -> bool:
+        """Whether it is a timer that never got into the run queue."""
+        return (
+            isinstance(message, TimerDue)
+            and not _of_run_queue(record)
+            and message.due <= self._aws.ports.clock.now()
+        )
+
+    async def _make_true(self, message: Message | StepAttempt | None) -> None:
+        """Write the row that a message is sufficient for, where its sender may not have."""
+        store = self._aws.store
+        match message:
+            case StartRun():
+                await store.put_header(header_of(message))
+            case HookDecided():
+                await store.decide_hook(message.run_id, message.hook_id, answer(message))
+            case CancelRun():
+                await store.request_cancel(message.run_id)
+            case _:  # the others are about rows that were there before them
+                pass
+
+    async def _mark(
+        self, run_id: str, record: Record, message: Message | StepAttempt | None
+    ) -> None:
+        """Mark the run STUCK. What code does not fit stays BLOCKED: publishing code wakes these."""
+        now = self._aws.ports.clock.now()
+        body = record.body if len(record.body) <= _LONGEST_ON_MARK else None
+        for _ in range(_ROUNDS):
+            header = await self._aws.store.get_header(run_id)
+            if header is None or header.status.terminal:
+                logger.info("the run has ended or is not there: nothing to mark")
+                return
+            note = header.attention
+            if note is None or note.kind != "BLOCKED":
+                note = Attention(kind="STUCK", reason=_reason(record, message), since=now)
+            marked = replace(header, attention=replace(note, message=body), updated_at=now)
+            if await self._aws.store.update_header(marked):
+                return
+        raise TransientError(f"run {run_id!r} goes on while it is marked")
+
+
+def _of_run_queue(record: Record) -> bool:
+    """Only the run queue has a FIFO queue for its dead letters; no outsider can send to that."""
+    return record.source.endswith(".fifo")
+
+
+def _read(record: Record) -> Message | StepAttempt | None:
+    """The message, if it is one that this queue may hold."""
+    try:
+        if _of_run_queue(record):
+            return load_message(record.body)
+        return _timer_or_attempt(record.body)
+    except ValidationError:
+        return None
+
+
+def _timer_or_attempt(body: str) -> TimerDue | StepAttempt:
+    try:
+        return load_attempt(body)
+    except ValidationError:
+        return TimerDue.model_validate_json(body)
+
+
+def _run_of(record: Record, message: Message | StepAttempt | None) -> str | None:
+    if message is not None:
+        return message.run_id
+    # Nobody can read it, but its group is its run's id, unless that is no fit name for a group.
+    group = record.attributes.group
+    return group if group is not None and group_of(group) == group else None
+
+
+def _reason(record: Record, message: Message | StepAttempt | None) -> str:
+    told = record.message_attributes.get("reason")
+    if told is not None and told.text:
+        return told.text
+    if message is None:
+        return (
+            f"a message in {record.queue} cannot be read by this version; deploy one that can, "
+            "and wake the run"
+        )
+    return (
+        f"a message ({message.type}) was delivered too often and its work never ended; "
+        "see the log, mend the cause and wake the run"
+    )

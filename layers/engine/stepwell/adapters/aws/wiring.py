@@ -1,0 +1,165 @@
+"""All AWS adapters of one process, made at once from its environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NoReturn
+
+import boto3.session
+
+from stepwell.adapters.aws.blobs import S3Blobs
+from stepwell.adapters.aws.clients import Clients
+from stepwell.adapters.aws.clock import SystemClock, SystemIds
+from stepwell.adapters.aws.environment import (
+    ClientEnvironment,
+    Environment,
+    WorkerEnvironment,
+    variable_of,
+)
+from stepwell.adapters.aws.queue import InboxQueue, SqsQueue, SqsStepQueue
+from stepwell.adapters.aws.secret import KeySecret
+from stepwell.adapters.aws.store import DynamoStore
+from stepwell.adapters.aws.table import Table
+from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
+from stepwell.core.messages import StepAttempt
+from stepwell.core.payload import Sizes
+from stepwell.core.records import Millis
+from stepwell.engine.ports import Clock, Ports
+from stepwell.engine.settings import Settings
+from stepwell.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsDeployment:
+    """The AWS adapters by their own types, and as the `Ports` that the engine sees."""
+
+    clients: Clients
+    table: Table
+    store: DynamoStore
+    blobs: S3Blobs
+    queue: SqsQueue
+    ports: Ports
+    _sizes: Sizes = field(repr=False)
+    _keys: KeySecret | None = field(repr=False)
+
+    @property
+    def settings(self) -> Settings:
+        """Settings with the keys as last read. Raises `UsageError` where no keys are to be had."""
+        return Settings(keyring=self._secret().keyring, sizes=self._sizes)
+
+    def refresh(self, token: str | None = None) -> Settings:
+        """The settings, after reading the keys again if that is due or a token's key is not known.
+
+        Call it where an invocation begins. Blocks; raises `TransientError`, `UsageError`.
+        """
+        return Settings(keyring=self._secret().refresh(token), sizes=self._sizes)
+
+    def _secret(self) -> KeySecret:
+        if self._keys is None:
+            raise UsageError(f"this process has no {variable_of('keys_secret')}")
+        return self._keys
+
+    def close(self) -> None:
+        """Wait for the calls that are under way, then close the connections."""
+        self.clients.close()
+        self.table.close()
+
+    def __enter__(self) -> AwsDeployment:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_aws(
+    environment: Environment,
+    session: boto3.session.Session | None = None,
+    *,
+    clock: Clock | None = None,
+) -> AwsDeployment:
+    """The adapters of a deployment. Nothing is asked of AWS yet.
+
+    Timers and dispatched steps work with a `WorkerEnvironment`; all others refuse to be used. Raises
+    `UsageError` without a region.
+    """
+    session = session or boto3.session.Session()
+    if session.region_name is None:
+        raise UsageError("no AWS region: set AWS_REGION, or a region in the profile")
+    clock = clock or SystemClock()
+    clients = Clients(session)
+    table = Table(environment.table, region=session.region_name, session=session)
+    store = DynamoStore(table, clients)
+    blobs = S3Blobs(clients, environment.bucket)
+    queue = SqsQueue(clients, environment.run_queue_url)
+    inline_limit = environment.inline_limit
+    return AwsDeployment(
+        clients=clients,
+        table=table,
+        store=store,
+        blobs=blobs,
+        queue=queue,
+        ports=Ports(
+            store=store,
+            blobs=blobs,
+            queue=queue,
+            steps=_steps(environment, clients),
+            timers=_timers(environment, clients, clock, queue),
+            clock=clock,
+            ids=SystemIds(),
+        ),
+        _sizes=Sizes() if inline_limit is None else Sizes(inline_limit=inline_limit),
+        _keys=KeySecret(session, environment.keys_secret, clock)
+        if isinstance(environment, ClientEnvironment)
+        else None,
+    )
+
+
+def _steps(environment: Environment, clients: Clients) -> SqsStepQueue | _NoSteps:
+    if not isinstance(environment, WorkerEnvironment):
+        return _NoSteps()
+    return SqsStepQueue(clients, environment.step_queue_url)
+
+
+def _timers(
+    environment: Environment, clients: Clients, clock: Clock, queue: SqsQueue
+) -> AwsTimers | _NoTimers:
+    if not isinstance(environment, WorkerEnvironment):
+        return _NoTimers()
+    return AwsTimers(
+        clients,
+        clock,
+        queue=queue,
+        inbox=InboxQueue(clients, environment.inbox_queue_url),
+        target=ScheduleTarget(
+            group=environment.schedule_group,
+            queue_arn=environment.run_queue_arn,
+            role_arn=environment.schedule_role_arn,
+            dead_letter_arn=environment.schedule_dead_letter_arn,
+        ),
+    )
+
+
+class _NoSteps:
+    """Stands for the step queue where only the worker may use it."""
+
+    async def send(self, attempt: StepAttempt) -> NoReturn:
+        """Refuse."""
+        raise UsageError(f"step {attempt.step!r}: only the worker dispatches steps")
+
+
+class _NoTimers:
+    """Stands for the timers where only the worker may use them."""
+
+    async def start(self, run_id: str, wait_id: str, arm: int, due: Millis) -> NoReturn:
+        """Refuse."""
+        raise UsageError(f"wait {wait_id!r} of run {run_id!r}, {arm}, {due}: only the worker times")
+
+    async def cancel(self, run_id: str, wait_id: str, arm: int) -> NoReturn:
+        """Refuse."""
+        raise UsageError(f"wait {wait_id!r} of run {run_id!r}, {arm}: only the worker times")

@@ -1,0 +1,270 @@
+"""A deployment on moto, with the real handlers: what the tests of the functions are given.
+
+Events have the shape that Lambda gives them. `deliver` does what Lambda does: it receives, invokes,
+and deletes what was not named as failed. moto keeps messages back by the machine's clock; `due_now`
+lets that time pass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import pytest
+from moto.core.utils import unix_time_millis
+from moto.sqs.models import sqs_backends
+
+from stepwell.adapters.aws.environment import WorkerEnvironment
+from stepwell.adapters.aws.handlers.inbox import Inbox
+from stepwell.adapters.aws.handlers.step import StepFunction
+from stepwell.adapters.aws.handlers.sweeper import Sweeper
+from stepwell.adapters.aws.handlers.telemetry import metrics
+from stepwell.adapters.aws.handlers.worker import Worker
+from stepwell.adapters.aws.table import Table
+from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
+from stepwell.adapters.local.clock import SkippingClock
+from stepwell.client import Client
+from stepwell.core.messages import Message, StepAttempt, dump_message
+from stepwell.core.records import RunHeader
+from tests.contract.given import START, run
+from tests.contract.messaging import ACCOUNT, REGION
+from tests.contract.storage import Storage, faulty_moto
+
+Handle = Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
+MAX_RECEIVES = 3
+KEYS = {"k1": "a-secret-of-enough-letters"}
+#: Queues and what becomes of what they cannot deliver.
+_QUEUES = {"run.fifo": "run-dead.fifo", "step": "step-dead", "inbox": "inbox-dead"}
+_OTHERS = ("schedule-dead",)
+
+
+@dataclass
+class LambdaContext:
+    """What Lambda hands to a handler besides the event."""
+
+    left: int = 120_000
+    function_name: str = "function"
+    memory_limit_in_mb: int = 512
+    invoked_function_arn: str = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:function"
+    aws_request_id: str = "request"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.left
+
+
+@dataclass(kw_only=True)
+class Deployed:
+    """The parts of one deployment."""
+
+    session: boto3.session.Session
+    environment: WorkerEnvironment
+    clock: SkippingClock
+    aws: AwsDeployment
+    worker: Worker
+    step: StepFunction
+    inbox: Inbox
+    sweeper: Sweeper
+    delivered: int = 0
+
+    @property
+    def client(self) -> Client:
+        return Client(self.aws.ports, self.aws.settings)
+
+    def header(self, run_id: str) -> RunHeader:
+        found = run(self.aws.store.get_header(run_id))
+        assert found is not None
+        return found
+
+    # -- queues ------------------------------------------------------------------------------
+
+    def url(self, queue: str) -> str:
+        return f"{self.aws.clients.sqs.meta.endpoint_url}/{ACCOUNT}/{queue}"
+
+    def send(self, queue: str, body: str | Message | StepAttempt | Mapping[str, Any]) -> str:
+        """Put a message on a queue. Returns its id."""
+        if isinstance(body, Mapping):
+            text = json.dumps(body)
+        else:
+            text = body if isinstance(body, str) else dump_message(body)
+        group = getattr(body, "run_id", "group")
+        more: dict[str, Any] = {"MessageGroupId": group} if queue.endswith(".fifo") else {}
+        sent = self.aws.clients.sqs.send_message(QueueUrl=self.url(queue), MessageBody=text, **more)
+        return sent["MessageId"]
+
+    def held(self, queue: str) -> list[Any]:
+        """Every message in a queue as moto holds it, invisible ones included."""
+        return list(sqs_backends[ACCOUNT][REGION].get_queue(queue)._messages)
+
+    def bodies(self, queue: str) -> list[Any]:
+        return [json.loads(message.body) for message in self.held(queue)]
+
+    def due_now(self, queue: str) -> None:
+        """Let the time pass for which the messages of a queue are kept back."""
+        for message in self.held(queue):
+            message.visible_at = 0.0
+            message.delayed_until = 0.0
+        backend = sqs_backends[ACCOUNT][REGION].get_queue(queue)
+        backend.pending_message_groups.clear()
+        backend.pending_messages.clear()
+
+    def hidden_for(self, queue: str) -> list[int]:
+        """In how many seconds each message comes again."""
+        return [
+            max(round((max(m.visible_at, m.delayed_until) - unix_time_millis()) / 1000), 0)
+            for m in self.held(queue)
+        ]
+
+    def event(self, queue: str, most: int = 10) -> dict[str, Any]:
+        """The event of a batch, with nothing in it when there is nothing to receive."""
+        found = self.aws.clients.sqs.receive_message(
+            QueueUrl=self.url(queue),
+            MaxNumberOfMessages=most,
+            MessageSystemAttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        ).get("Messages", [])
+        return {"Records": [_record(queue, message) for message in found]}
+
+    def deliver(
+        self, queue: str, most: int = 10, *, left: int = 120_000, handle: Handle | None = None
+    ) -> list[str]:
+        """Deliver a batch, by default to the function of the queue. Returns what failed."""
+        event = self.event(queue, most)
+        if not event["Records"]:
+            return []
+        self.delivered += 1
+        functions: dict[str, Any] = {
+            "run.fifo": self.worker,
+            "step": self.step,
+            "inbox": self.inbox,
+        }
+        handle = handle or functions.get(queue, self.sweeper).handle
+        response = handle(event, LambdaContext(left))
+        failed = [each["itemIdentifier"] for each in response["batchItemFailures"]]
+        for record in event["Records"]:
+            if record["messageId"] not in failed:
+                self.aws.clients.sqs.delete_message(
+                    QueueUrl=self.url(queue), ReceiptHandle=record["receiptHandle"]
+                )
+        return failed
+
+    def pump(self) -> None:
+        """Deliver until there is nothing to receive from the run queue and the step queue."""
+        for _ in range(100):
+            before = self.delivered
+            self.deliver("run.fifo", 1)
+            self.deliver("step", 1)
+            if self.delivered == before:
+                return
+        raise AssertionError("the queues do not become empty")
+
+    def kept(self) -> list[dict[str, Any]]:
+        """The rows of dead letters, as plain values."""
+        found = self.aws.table.query("L#dead-letters")
+        return [
+            {name: next(iter(value.values())) for name, value in item.items()} for item in found
+        ]
+
+    def fault(self, client: Any, operation: str, *kinds: str) -> list[str]:
+        """Let the next attempts at an operation fail; see `Storage.fault`."""
+        storage = Storage(
+            clients=self.aws.clients,
+            table=self.aws.table,
+            store=self.aws.store,
+            blobs=self.aws.blobs,
+        )
+        return storage.fault(client, operation, *kinds)
+
+
+def _record(queue: str, message: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": message["Attributes"],
+        "messageAttributes": {
+            name: {
+                "stringValue": value["StringValue"],
+                "stringListValues": [],
+                "binaryListValues": [],
+                "dataType": value["DataType"],
+            }
+            for name, value in message.get("MessageAttributes", {}).items()
+        },
+        "md5OfBody": message["MD5OfBody"],
+        "eventSource": "aws:sqs",
+        "eventSourceARN": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue}",
+        "awsRegion": REGION,
+    }
+
+
+def _make_queues(sqs: Any) -> None:
+    for name in (*_QUEUES.values(), *_OTHERS, *_QUEUES):
+        attributes = {"VisibilityTimeout": "150"}
+        if name.endswith(".fifo"):
+            attributes |= {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+        if name in _QUEUES:
+            target = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{_QUEUES[name]}"
+            policy = {"deadLetterTargetArn": target, "maxReceiveCount": MAX_RECEIVES}
+            attributes["RedrivePolicy"] = json.dumps(policy)
+        sqs.create_queue(QueueName=name, Attributes=attributes)
+
+
+def variables(sqs: Any) -> dict[str, str]:
+    """The environment variables that the template sets."""
+    url = f"{sqs.meta.endpoint_url}/{ACCOUNT}"
+    arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}"
+    return {
+        "STEPWELL_TABLE": "stepwell",
+        "STEPWELL_BUCKET": "values",
+        "STEPWELL_RUN_QUEUE_URL": f"{url}/run.fifo",
+        "STEPWELL_INBOX_QUEUE_URL": f"{url}/inbox",
+        "STEPWELL_STEP_QUEUE_URL": f"{url}/step",
+        "STEPWELL_RUN_QUEUE_ARN": f"{arn}:run.fifo",
+        "STEPWELL_SCHEDULE_GROUP": "stepwell",
+        "STEPWELL_SCHEDULE_ROLE_ARN": f"arn:aws:iam::{ACCOUNT}:role/schedules",
+        "STEPWELL_SCHEDULE_DEAD_LETTER_ARN": f"{arn}:schedule-dead",
+        "STEPWELL_INBOX_DEAD_LETTER_URL": f"{url}/inbox-dead",
+        "STEPWELL_KEYS_SECRET": "keys",
+        "STEPWELL_MAX_RECEIVE_COUNT": str(MAX_RECEIVES),
+        "STEPWELL_INLINE_LIMIT": "",
+    }
+
+
+@contextmanager
+def open_deployment(leave: Any = None) -> Iterator[Deployed]:
+    """A table, a bucket, queues, a secret and a schedule group, and all functions on them."""
+    with faulty_moto(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_DEFAULT_REGION", REGION)
+        session = boto3.session.Session(region_name=REGION)
+        sqs = session.client("sqs")
+        _make_queues(sqs)
+        session.client("secretsmanager").create_secret(Name="keys", SecretString=json.dumps(KEYS))
+        session.client("scheduler").create_schedule_group(Name="stepwell")
+        s3: Any = session.client("s3")
+        s3.create_bucket(Bucket="values", CreateBucketConfiguration={"LocationConstraint": REGION})
+        table = Table("stepwell", session=session, region=REGION)
+        table.create()
+        table.close()
+        environment = WorkerEnvironment.from_env(variables(sqs))
+        clock = SkippingClock(START)
+        aws = open_aws(environment, session, clock=clock)
+        deployed = Deployed(
+            session=session,
+            environment=environment,
+            clock=clock,
+            aws=aws,
+            worker=Worker(aws, MAX_RECEIVES, **({} if leave is None else {"leave": leave})),
+            step=StepFunction(aws),
+            inbox=Inbox(
+                aws, environment.inbox_queue_url, f"{sqs.meta.endpoint_url}/{ACCOUNT}/inbox-dead"
+            ),
+            sweeper=Sweeper(aws),
+        )
+        yield deployed
+        for part in (deployed.worker, deployed.step, deployed.inbox, deployed.sweeper, aws):
+            part.close()
+        metrics.clear_metrics()

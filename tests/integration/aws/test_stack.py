@@ -1,0 +1,95 @@
+"""A deployment as the outputs of its stack tell it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import boto3
+import pytest
+
+from stepwell.adapters.aws.environment import ClientEnvironment, Environment
+from stepwell.adapters.aws.wiring import open_aws
+from stepwell.engine.ports import TransientError
+from stepwell.errors import UsageError
+from tests.contract.messaging import REGION
+from tests.contract.storage import Storage, faulty_moto
+
+OUTPUTS = {
+    "Table": "table",
+    "Bucket": "bucket",
+    "RunQueueUrl": "https://sqs.eu-central-1.amazonaws.com/123456789012/run.fifo",
+    "KeysSecret": "keys",
+    "ApiUrl": "https://example.invalid",
+}
+
+
+@pytest.fixture
+def session() -> Iterator[boto3.session.Session]:
+    with faulty_moto():
+        yield boto3.session.Session(region_name=REGION)
+
+
+def create(session: boto3.session.Session, outputs: dict[str, str]) -> None:
+    template = {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Resources": {"Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "queue"}}},
+        "Outputs": {name: {"Value": value} for name, value in outputs.items()},
+    }
+    session.client("cloudformation").create_stack(
+        StackName="orders", TemplateBody=json.dumps(template)
+    )
+
+
+def test_a_client_is_told_all_it_needs(session: boto3.session.Session) -> None:
+    create(session, OUTPUTS)
+    found = ClientEnvironment.from_stack("orders", session)
+    assert (found.table, found.keys_secret) == ("table", "keys")
+
+
+def test_a_stack_that_is_not_there_is_told(session: boto3.session.Session) -> None:
+    with pytest.raises(UsageError, match="no stack 'orders' in eu-central-1"):
+        ClientEnvironment.from_stack("orders", session)
+
+
+def test_a_stack_of_something_else_is_told(session: boto3.session.Session) -> None:
+    create(session, {"Table": "table"})
+    with pytest.raises(UsageError, match="Bucket: is missing; RunQueueUrl: is missing"):
+        ClientEnvironment.from_stack("orders", session)
+
+
+def test_a_session_without_a_region_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    nowhere = boto3.session.Session()
+    with pytest.raises(UsageError, match="no AWS region"):
+        ClientEnvironment.from_stack("orders", nowhere)
+    environment = Environment(table="table", bucket="bucket", run_queue_url=OUTPUTS["RunQueueUrl"])
+    with pytest.raises(UsageError, match="no AWS region"):
+        open_aws(environment, nowhere)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "error"), [(["denied"], UsageError), (["500"] * 9, TransientError)]
+)
+def test_a_stack_that_cannot_be_read_is_told(
+    session: boto3.session.Session,
+    monkeypatch: pytest.MonkeyPatch,
+    kinds: list[str],
+    error: type[Exception],
+) -> None:
+    create(session, OUTPUTS)
+    client = session.client("cloudformation")
+    Storage.fault(None, client, "DescribeStacks", *kinds)  # type: ignore[arg-type]
+    monkeypatch.setattr(session, "client", lambda *_, **__: client)
+    with pytest.raises(error):
+        ClientEnvironment.from_stack("orders", session)
+
+
+def test_without_a_secret_there_are_no_settings(session: boto3.session.Session) -> None:
+    environment = Environment(table="table", bucket="bucket", run_queue_url=OUTPUTS["RunQueueUrl"])
+    with open_aws(environment, session) as aws:
+        for ask in (lambda: aws.settings, aws.refresh):
+            with pytest.raises(UsageError, match="STEPWELL_KEYS_SECRET"):
+                ask()
