@@ -388,10 +388,11 @@ def test_without_an_environment_the_answer_says_what_to_set() -> None:
         "except stepwell.errors.UsageError as error:\n"
         "    print(error)\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "STEPWELL_DB"}
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("STEPWELL_")}
     told = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
+    assert "STEPWELL_TABLE" in told.stdout
     assert "STEPWELL_DB" in told.stdout
     assert asyncio.iscoroutinefunction(resume_hook)
     assert asyncio.iscoroutinefunction(Client.resume_hook)

@@ -30,6 +30,9 @@ from stepwell import (
 )
 from stepwell.authoring.decorators import AsyncStep, SyncStep, Workflow
 from stepwell.client import RunHandle
+from stepwell.core.records import RunHeader
+from stepwell.engine.catalogue import Publication
+from stepwell.engine.ports import Page
 from stepwell.testing import Environment
 
 
@@ -129,6 +132,13 @@ async def starts(client: Client, order: Order) -> None:
     assert_type(blocked, RunHandle[int])
     assert_type(await client.result(run.id), Any)
 
+    assert_type(await client.start_named("flow", {"order": {"id": "a"}}), RunHandle[Any])
+    assert_type(await client.publish([flow.definition]), Publication)
+    assert_type(await client.list_runs(attention="STUCK"), Page[RunHeader])
+    await client.start_named(flow)  # type: ignore[arg-type]
+    await client.start_named("flow", [order])  # type: ignore[arg-type]
+    await client.publish([flow])  # type: ignore[list-item]
+    await client.list_runs(attention="LOST")  # type: ignore[arg-type]
     await client.start(flow)  # type: ignore[call-overload]
     await client.start(flow, "an id")  # type: ignore[call-overload]
     await client.start(flow, order, note=3)  # type: ignore[arg-type]

@@ -7,26 +7,44 @@ finds the write done and adopts it.
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import importlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+import os
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+
+from pydantic import ValidationError
 
 from stepwell.authoring.checkpoints import checkpoint_type
 from stepwell.authoring.decorators import Workflow
-from stepwell.core.answers import problems
+from stepwell.core.answers import decision_id, problems
 from stepwell.core.decide import answer, expiry
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.durations import to_millis
 from stepwell.core.events import Event
 from stepwell.core.ids import check_key, check_note, run_id_for
-from stepwell.core.messages import CancelRun, HookDecided, StartRun, TimerDue, Wake
+from stepwell.core.messages import (
+    CancelRun,
+    HookDecided,
+    StartRun,
+    TimerDue,
+    Wake,
+    load_message,
+)
 from stepwell.core.payload import Codec, codec
-from stepwell.core.records import Chunk, HookRow, HookStatus, Millis, RunHeader, RunStatus
+from stepwell.core.records import (
+    Chunk,
+    HookRow,
+    HookStatus,
+    Millis,
+    PublishedWorkflow,
+    RunHeader,
+    RunStatus,
+)
 from stepwell.core.state import fold
+from stepwell.engine.catalogue import Catalogue, NamedStart, Publication
+from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
 from stepwell.engine.settings import Settings
 from stepwell.engine.turn import header_of
@@ -45,13 +63,17 @@ from stepwell.errors import (
     RunFailed,
     RunNotFound,
     UsageError,
+    WorkflowNotFound,
 )
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _TAG_LIMIT = 50
-#: Waits between two looks at a run, in seconds: from the first, doubling, to the second.
-_POLL = (0.01, 1.0)
+#: Which variable names a client, and what makes it.
+_PLACES = {
+    "STEPWELL_TABLE": "stepwell.adapters.aws.deployment",
+    "STEPWELL_DB": "stepwell.adapters.local.environment",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +126,13 @@ class OutputChunk:
 
 
 class RunHandle(Generic[R]):
-    """A run, as the client sees it."""
+    """A run, as the client sees it. `repeated`: the start that gave it found it already there."""
 
-    def __init__(self, client: Client, run_id: str, result: Codec) -> None:
+    def __init__(
+        self, client: Client, run_id: str, result: Codec, *, repeated: bool = False
+    ) -> None:
         self.id = run_id
+        self.repeated = repeated
         self._client = client
         self._result = result
 
@@ -142,19 +167,26 @@ class Client:
         self._ports = ports
         self._settings = settings
         self._values = Values(ports.blobs, settings.sizes)
+        self._catalogue = Catalogue(ports)
         self._idempotency_key = idempotency_key
         self._tags = tags
 
     @classmethod
     def from_env(cls) -> Client:
-        """The client that the environment names: `STEPWELL_DB` is the file of a local engine.
+        """The client that the environment names.
 
-        Raises `UsageError` when it names none.
+        `STEPWELL_TABLE`, with the other variables of a deployment, names one on AWS; else
+        `STEPWELL_DB` is the file of a local engine. Raises `UsageError` when it names none.
         """
-        # By name: the client must not import adapters, which come with their own dependencies.
-        environment = importlib.import_module("stepwell.adapters.local.environment")
-        client: Client = environment.client_from_env()
-        return client
+        for variable, module in _PLACES.items():
+            if os.environ.get(variable):
+                # By name: a client must not import adapters, which come with their dependencies.
+                client: Client = importlib.import_module(module).client_from_env()
+                return client
+        raise UsageError(
+            "the environment names no deployment: set STEPWELL_TABLE and the other variables of "
+            "one on AWS, or STEPWELL_DB to the file of a local engine; or make a client"
+        )
 
     def with_options(
         self, *, idempotency_key: str | None = None, tags: tuple[str, ...] = ()
@@ -196,24 +228,45 @@ class Client:
         if not isinstance(workflow, Workflow):
             raise UsageError(f"start takes a @workflow, not {workflow!r}")
         definition = workflow.definition
-        text = definition.arguments.encode(args, kwargs)
-        digest = definition.arguments.digest(args, kwargs)
-        run_id = await self._start(definition, text, digest)
-        return RunHandle(self, run_id, definition.result)
+        arguments = definition.arguments
+        checked = NamedStart(
+            definition.version, arguments.encode(args, kwargs), arguments.digest(args, kwargs)
+        )
+        run_id, repeated = await self._start(definition.name, checked)
+        return RunHandle(self, run_id, definition.result, repeated=repeated)
 
-    async def _start(self, definition: WorkflowDefinition, text: str, digest: str) -> str:
+    async def start_named(
+        self, workflow: str, input: Mapping[str, Any] | None = None
+    ) -> RunHandle[Any]:
+        """Start a run without its code: arguments by name, as JSON; durable when it returns.
+
+        The input is checked against what is published of the workflow. While nothing at all is
+        published, any start is accepted and the worker decides. With an idempotency key it is the
+        same start as one with the code, as far as the schema tells; where it does not, as with a
+        date spelt otherwise, it is another input.
+
+        Raises `WorkflowNotFound`, `InputRejected`, `PayloadError`, and `IdempotencyConflict` when
+        the key was used with another input.
+        """
+        checked = await self._catalogue.check(workflow, input or {})
+        run_id, repeated = await self._start(workflow, checked)
+        result = codec(Any, f"result of run {run_id!r}")
+        return RunHandle(self, run_id, result, repeated=repeated)
+
+    async def _start(self, workflow: str, start: NamedStart) -> tuple[str, bool]:
+        """The run's id, and whether an earlier start had made it."""
         key = self._idempotency_key
-        run_id = self._ports.ids.new_id() if key is None else run_id_for(definition.name, key)
+        run_id = self._ports.ids.new_id() if key is None else run_id_for(workflow, key)
         if key is not None:
             known = await self._ports.store.get_header(run_id)
             if known is not None:
-                return _same_start(known, digest, key)
+                return _same_start(known, start.digest, key), True
         message = StartRun(
             run_id=run_id,
-            workflow=definition.name,
-            version=definition.version,
-            input=await self._values.put(text, f"input of workflow {definition.name!r}"),
-            input_digest=digest,
+            workflow=workflow,
+            version=start.version,
+            input=await self._values.put(start.text, f"input of workflow {workflow!r}"),
+            input_digest=start.digest,
             seed=self._ports.ids.new_id(),
             created_at=self._ports.clock.now(),
             idempotency_key=key,
@@ -221,7 +274,35 @@ class Client:
         )
         await self._ports.queue.send(message)
         standing = await self._ports.store.put_header(header_of(message))
-        return _same_start(standing, digest, key or "")
+        # The seed is drawn for each start, so another one is that of an earlier start.
+        repeated = standing.seed != message.seed
+        return _same_start(standing, start.digest, key or ""), repeated
+
+    # -- what is published -----------------------------------------------------------------------
+
+    async def publish(
+        self, definitions: Iterable[WorkflowDefinition], *, wake_all: bool = False
+    ) -> Publication:
+        """Tell the deployment of these workflows, so that they can be started without their code.
+
+        Runs that are blocked get a wake-up when what is published of their workflow has changed;
+        with `wake_all` in any case, for a change inside a function does not show in what is
+        published.
+        """
+        return await self._catalogue.publish(definitions, wake_all=wake_all)
+
+    async def get_definition(self, workflow: str) -> PublishedWorkflow:
+        """What is published of a workflow. May lag. Raises `WorkflowNotFound`."""
+        found = await self._ports.store.get_definition(workflow)
+        if found is None:
+            raise WorkflowNotFound(workflow)
+        return found
+
+    async def list_definitions(
+        self, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[PublishedWorkflow]:
+        """What is published, by name, a page at a time. Raises `ValueError` on a bad cursor."""
+        return await self._ports.store.list_definitions(limit=limit, cursor=cursor)
 
     # -- looking -------------------------------------------------------------------------------
 
@@ -233,14 +314,23 @@ class Client:
         result = None if header.result is None else await self._values.get(header.result)
         return replace(header, input=await self._values.get(header.input), result=result)
 
-    async def history(self, run_id: str) -> tuple[Recorded, ...]:
-        """The run's events in order, values as JSON text. Raises `RunNotFound`."""
+    async def history(
+        self, run_id: str, *, after: int = 0, limit: int | None = None
+    ) -> tuple[Recorded, ...]:
+        """The run's events in order, values as JSON text; those numbered above `after`.
+
+        Raises `RunNotFound`.
+        """
         rows = await self._ports.store.load(run_id)
         if rows.header is None:
             raise RunNotFound(run_id)
         events = [event for commit in rows.commits for event in commit.events]
+        wanted = events[after:] if limit is None else events[after : after + limit]
         return tuple(
-            [Recorded(n, await self._with_values(event)) for n, event in enumerate(events, 1)]
+            [
+                Recorded(n, await self._with_values(event))
+                for n, event in enumerate(wanted, after + 1)
+            ]
         )
 
     async def _with_values(self, event: Event) -> Event:
@@ -256,15 +346,17 @@ class Client:
         *,
         workflow: str | None = None,
         status: RunStatus | None = None,
+        attention: Literal["BLOCKED", "STUCK"] | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[RunHeader]:
         """Runs, newest first, a page at a time; large values stay references, `get` resolves them.
 
-        Raises `ValueError` on a bad cursor.
+        `attention` is the note that calls for somebody to look. Raises `ValueError` on a bad
+        cursor.
         """
         return await self._ports.store.list_runs(
-            workflow=workflow, status=status, limit=limit, cursor=cursor
+            workflow=workflow, status=status, attention=attention, limit=limit, cursor=cursor
         )
 
     async def result(self, run_id: str, timeout: DurationLike | None = None) -> Any:
@@ -285,7 +377,7 @@ class Client:
                 raise RunNotFound(run_id)
             return header.status.terminal or header.attention is not None
 
-        if not await _poll(ended, timeout):
+        if not await poll(ended, timeout):
             raise ResultTimeout(run_id, f"has not ended within {timeout}; it goes on")
         assert header is not None
         return await self._outcome(header, result)
@@ -326,7 +418,7 @@ class Client:
             return ended or bool(chunks)
 
         while True:
-            await _poll(more, None)
+            await poll(more, None)
             for chunk in chunks:
                 position = chunk.position
                 yield await self._output_chunk(chunk)
@@ -377,6 +469,17 @@ class Client:
         except DefinitionError:
             return ""
 
+    async def get_hook(self, token: str) -> HookRow:
+        """The hook of a token, as it stands; a large answer stays a reference. Decides nothing.
+
+        Raises `InvalidToken`, `HookNotFound`.
+        """
+        run_id, hook_id = self._settings.keyring.read(token)
+        row = await self._ports.store.get_hook(run_id, hook_id)
+        if row is None:
+            raise HookNotFound("no such hook: its run was deleted")
+        return row
+
     async def resume_hook(
         self, token: str, payload: Any = None, *, actor: str | None = None
     ) -> Resumed:
@@ -414,7 +517,7 @@ class Client:
         message = HookDecided(
             run_id=row.run_id,
             hook_id=row.hook_id,
-            decision_id=_decision_id(row, text),
+            decision_id=decision_id(row, text),
             payload=await self._values.put(text, f"answer to hook {row.name!r}"),
             decided_at=self._ports.clock.now(),
             actor=actor,
@@ -447,11 +550,16 @@ class Client:
     async def wake(self, run_id: str) -> None:
         """Have a run looked at again, as after a deployment of code that fits. Never harmful.
 
-        Raises `RunNotFound`.
+        A stuck run gets the message that could not be handled once more. Raises `RunNotFound`.
         """
-        if await self._ports.store.get_header(run_id) is None:
+        header = await self._ports.store.get_header(run_id)
+        if header is None:
             raise RunNotFound(run_id)
         await self._ports.queue.send(Wake(run_id=run_id, cause=self._ports.ids.new_id()))
+        if header.attention is not None and header.attention.message is not None:
+            # Second: should it fail again, the note about it is the last word on the header.
+            with suppress(ValidationError):  # what is no message of ours was in the way, no more
+                await self._ports.queue.send(load_message(header.attention.message))
 
 
 async def resume_hook(token: str, payload: Any = None, *, actor: str | None = None) -> Resumed:
@@ -462,34 +570,13 @@ async def resume_hook(token: str, payload: Any = None, *, actor: str | None = No
 def _answered(row: HookRow, text: str, *, repeated: bool) -> Resumed:
     if row.status is not HookStatus.RECEIVED:
         raise HookExpired(f"hook {row.name!r} is {row.status.lower()}: the answer came too late")
-    decision_id = _decision_id(row, text)
-    if row.decision_id != decision_id:
+    decided = decision_id(row, text)
+    if row.decision_id != decided:
         raise HookAlreadyDecided(f"hook {row.name!r} was answered otherwise before")
-    return Resumed(row.run_id, row.hook_id, decision_id, repeated)
+    return Resumed(row.run_id, row.hook_id, decided, repeated)
 
 
 def _same_start(standing: RunHeader, digest: str, key: str) -> str:
     if standing.input_digest != digest:
         raise IdempotencyConflict(standing.run_id, key)
     return standing.run_id
-
-
-def _decision_id(row: HookRow, text: str) -> str:
-    # From the answer itself, in whatever order its keys came: a caller who tries again makes the
-    # same decision.
-    text = json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(f"{row.run_id}|{row.hook_id}|{text}".encode()).hexdigest()[:32]
-
-
-async def _poll(done: Callable[[], Awaitable[bool]], timeout: DurationLike | None) -> bool:
-    """Ask until it is done, less and less often. False after the timeout."""
-    loop = asyncio.get_running_loop()
-    end = None if timeout is None else loop.time() + to_millis(timeout) / 1000
-    pause, longest = _POLL
-    while not await done():
-        if end is not None and loop.time() >= end:
-            return False
-        left = pause if end is None else min(pause, max(end - loop.time(), 0))
-        await asyncio.sleep(left)
-        pause = min(pause * 2, longest)
-    return True

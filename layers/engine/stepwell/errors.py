@@ -3,6 +3,7 @@
     StepwellError
     ├── DefinitionError            a decorator or option was used wrongly
     ├── UsageError                 a primitive was called where it cannot work
+    │   └── StackNotFound
     ├── FatalError                 raised by authors: do not retry
     ├── RetryableError             raised by authors: retry, perhaps after a stated delay
     ├── NonDeterminismError        the code no longer fits the recorded history
@@ -21,6 +22,9 @@
     │   ├── HookAlreadyDecided
     │   ├── HookExpired
     │   └── PayloadRejected
+    ├── StartError                 a start was not accepted
+    │   ├── WorkflowNotFound
+    │   └── InputRejected
     └── RunError                   about one run, as a client sees it
         ├── RunNotFound
         ├── RunFailed
@@ -69,6 +73,10 @@ class DefinitionError(StepwellError):
 
 class UsageError(StepwellError):
     """A primitive was called where it cannot work; the message says what to do instead."""
+
+
+class StackNotFound(UsageError):
+    """No stack of this name is to be seen with these credentials, in this region."""
 
 
 class FatalError(StepwellError):
@@ -217,8 +225,33 @@ class PayloadRejected(AnswerError):
     """
 
     def __init__(self, errors: Sequence[Mapping[str, str]]) -> None:
-        shown = "; ".join(f"{e['pointer'] or '/'}: {e['message']}" for e in errors)
-        super().__init__(f"payload rejected: {shown}")
+        super().__init__(f"payload rejected: {_listed(errors)}")
+        self.errors = tuple(errors)
+
+
+class StartError(StepwellError):
+    """A start was not accepted. Nothing changed; `workflow` is the name that was asked for."""
+
+    def __init__(self, workflow: str, message: str) -> None:
+        super().__init__(f"workflow {workflow!r}: {message}")
+        self.workflow = workflow
+
+
+class WorkflowNotFound(StartError):
+    """Workflows are published, yet none of this name. Publish it, or correct the name."""
+
+    def __init__(self, workflow: str) -> None:
+        super().__init__(workflow, "not published")
+
+
+class InputRejected(StartError):
+    """The input does not fit the workflow's published schema. Correct it and start again.
+
+    `errors` lists a JSON pointer and a message for each problem.
+    """
+
+    def __init__(self, workflow: str, errors: Sequence[Mapping[str, str]]) -> None:
+        super().__init__(workflow, f"input rejected: {_listed(errors)}")
         self.errors = tuple(errors)
 
 
@@ -271,6 +304,10 @@ class IdempotencyConflict(RunError):
     def __init__(self, run_id: str, key: str) -> None:
         super().__init__(run_id, f"idempotency key {key!r} was used with another input")
         self.key = key
+
+
+def _listed(errors: Sequence[Mapping[str, str]]) -> str:
+    return "; ".join(f"{each['pointer'] or '/'}: {each['message']}" for each in errors)
 
 
 class Suspended(BaseException):

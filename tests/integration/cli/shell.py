@@ -19,7 +19,15 @@ COMMAND = (sys.executable, "-P", "-m", "stepwell.cli.main")
 #: Far beyond what anything here takes: it only ends tests that hang.
 _GUARD = 120.0
 _LOOKS = 100
-_LEFT_OUT = ("STEPWELL_DB", "NO_COLOR", "FORCE_COLOR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+_LEFT_OUT = (
+    "STEPWELL_DB",
+    "STEPWELL_TABLE",
+    "AWS_PROFILE",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "PYTHONPATH",
+    "PYTHONDONTWRITEBYTECODE",
+)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 import shlex
 from typing import Any
 
-from stepwell.cli.options import File
+from stepwell.cli.target import Target
 from stepwell.client import PendingHook
 
 _DEPTH = 8
@@ -20,10 +20,10 @@ _SAMPLES: dict[str, Any] = {
 }
 
 
-def answer_command(hook: PendingHook, file: File) -> str:
+def answer_command(hook: PendingHook, target: Target) -> str:
     """The command that answers a hook, with a payload to be edited."""
     payload = "{}" if hook.schema is None else json.dumps(sample(hook.schema), ensure_ascii=False)
-    return f"stepwell hooks resume {hook.token} --payload {shlex.quote(payload)}{file.flag}"
+    return f"stepwell hooks resume {hook.token} --payload {shlex.quote(payload)}{target.flag}"
 
 
 def sample(schema: str) -> Any:

@@ -9,10 +9,11 @@ import typer
 
 from stepwell.cli.failing import BadInput, NotFound
 from stepwell.cli.load import read_json, read_text
-from stepwell.cli.options import AsJson, Command, Cursor, Db, File, Group, Limit
+from stepwell.cli.options import AsJson, Command, Cursor, Group, Limit
 from stepwell.cli.render import Output, talk
-from stepwell.cli.shapes import hook_shape, iso, resumed_shape
+from stepwell.cli.target import Target, on_target, suggest_worker
 from stepwell.client import Client, PendingHook
+from stepwell.shapes import hook_shape, iso, resumed_shape
 
 app = typer.Typer(
     cls=Group, no_args_is_help=True, help="Questions of runs that wait for an answer."
@@ -26,25 +27,26 @@ _COLUMNS = ("run", "hook", "name", "since", "until", "token")
 
 
 @app.command("list", cls=Command)
+@on_target
 def list_hooks(
+    target: Target,
     *,
     run: _Run = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    db: Db = None,
     as_json: AsJson = False,
 ) -> None:
     """List open hooks with their tokens, oldest first. Whoever has a token can answer."""
     out = Output(as_json=as_json)
-    with File.of(db).open_existing() as engine:
+    with target.open_existing() as opened:
         try:
             page = asyncio.run(
-                engine.client.list_hooks(run_id=run, limit=limit, cursor=cursor),
+                opened.client.list_hooks(run_id=run, limit=limit, cursor=cursor),
             )
         except ValueError as error:
             raise BadInput(f"--cursor: {error}") from None
         if run is not None and not page.items:
-            asyncio.run(engine.client.get(run))
+            asyncio.run(opened.client.get(run))
     if as_json:
         out.json({"hooks": [hook_shape(hook) for hook in page.items], "cursor": page.cursor})
         return
@@ -63,7 +65,9 @@ def _row(hook: PendingHook) -> tuple[str, ...]:
 
 
 @app.command(cls=Command)
+@on_target
 def resume(
+    target: Target,
     *,
     token: Annotated[
         str | None,
@@ -90,7 +94,6 @@ def resume(
         str | None,
         typer.Option("--actor", help="Who answers, for the record.", show_default=False),
     ] = None,
-    db: Db = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer a hook. The first answer counts; the same one again is no error."""
@@ -102,17 +105,17 @@ def resume(
     answer = read_json(payload, "--payload").value
     if token is not None:
         token = read_text(token, "TOKEN")[0].strip()
-    with File.of(db).open_existing() as engine:
+    with target.open_existing() as opened:
         if run is not None:
-            token = asyncio.run(_only_token(engine.client, run))
+            token = asyncio.run(_only_token(opened.client, run))
         assert token is not None
-        resumed = asyncio.run(engine.client.resume_hook(token, answer, actor=actor))
+        resumed = asyncio.run(opened.client.resume_hook(token, answer, actor=actor))
     if as_json:
         out.json(resumed_shape(resumed))
         return
     taken = "was answered so before" if resumed.repeated else "answered"
     out.line(f"hook {resumed.hook_id} of run {resumed.run_id} {taken}")
-    talk("a worker carries the run on: stepwell worker MODULE")
+    suggest_worker(target, "a worker carries the run on")
 
 
 async def _only_token(client: Client, run_id: str) -> str:

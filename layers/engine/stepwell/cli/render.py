@@ -15,9 +15,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from stepwell.cli.shapes import Shape
 from stepwell.core.durations import format_millis
 from stepwell.core.records import Millis
+from stepwell.shapes import Shape
 
 _SHORT = 60
 _STYLES = {

@@ -6,14 +6,15 @@ import asyncio
 import json
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from stepwell.cli import shapes
+from stepwell import shapes
 from stepwell.cli.failing import BadInput, NotFound
-from stepwell.cli.options import AsJson, Command, Cursor, Db, File, Group, Limit, RunId
+from stepwell.cli.options import AsJson, Command, Cursor, Group, Limit, RunId
 from stepwell.cli.render import Output, compact, one_line, plain, several, short, talk
+from stepwell.cli.target import Target, on_target, suggest_worker
 from stepwell.cli.timeline import COLUMNS, timeline
 from stepwell.client import Client, OutputChunk
 from stepwell.core.records import RunHeader, RunStatus, Wait
@@ -40,16 +41,20 @@ class Standing(StrEnum):
         return RunStatus[self.name] if self.name in RunStatus.__members__ else None
 
     @property
-    def attention(self) -> str | None:
+    def attention(self) -> Literal["BLOCKED", "STUCK"] | None:
         """The note on the header that it is, if it is one."""
-        return None if self.status else self.name
+        if self is Standing.BLOCKED:
+            return "BLOCKED"
+        return "STUCK" if self is Standing.STUCK else None
 
 
 _LIST_COLUMNS = ("run", "workflow", "status", "created", "updated", "waiting")
 
 
 @app.command("list", cls=Command)
+@on_target
 def list_runs(
+    target: Target,
     *,
     workflow: Annotated[
         str | None, typer.Option("--workflow", help="Of this workflow only.", show_default=False)
@@ -69,14 +74,12 @@ def list_runs(
     ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    db: Db = None,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
     out = Output(as_json=as_json)
-    with File.of(db).open_existing() as engine:
-        # Not by the client: it knows statuses alone.
-        listing = engine.local.store.list_runs(
+    with target.open_existing() as opened:
+        listing = opened.client.list_runs(
             workflow=workflow,
             status=None if status is None else status.status,
             attention=None if status is None else status.attention,
@@ -111,14 +114,15 @@ def _row(header: RunHeader) -> tuple[str, ...]:
 
 
 @app.command(cls=Command)
-def show(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
+@on_target
+def show(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
     """Show one run: status, input, result or error, and what it waits for."""
     out = Output(as_json=as_json)
-    with File.of(db).open_existing() as engine:
-        header = asyncio.run(engine.client.get(run))
+    with target.open_existing() as opened:
+        header = asyncio.run(opened.client.get(run))
     show_run(out, header)
     if not as_json and any(wait.kind == "hook" for wait in header.waiting):
-        talk(f"its open hooks: stepwell hooks list --run {run}{File.of(db).flag}")
+        talk(f"its open hooks: stepwell hooks list --run {run}{target.flag}")
 
 
 def show_run(out: Output, header: RunHeader) -> None:
@@ -181,11 +185,12 @@ def _wait(wait: Wait) -> str:
 
 
 @app.command(cls=Command)
-def history(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
+@on_target
+def history(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
     """Show what happened to a run, event by event."""
     out = Output(as_json=as_json)
-    with File.of(db).open_existing() as engine:
-        events = asyncio.run(engine.client.history(run))
+    with target.open_existing() as opened:
+        events = asyncio.run(opened.client.history(run))
     if as_json:
         out.json({"run_id": run, "events": [shapes.event_shape(event) for event in events]})
     else:
@@ -193,38 +198,40 @@ def history(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
 
 
 @app.command(cls=Command)
-def wake(*, run: RunId, db: Db = None, as_json: AsJson = False) -> None:
+@on_target
+def wake(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
     """Have a run looked at again: a blocked one with code that fits, a stuck one once mended."""
     out = Output(as_json=as_json)
-    with File.of(db).open_existing() as engine:
-        asyncio.run(engine.client.wake(run))
+    with target.open_existing() as opened:
+        asyncio.run(opened.client.wake(run))
     if as_json:
         out.json({"run_id": run, "woken": True})
     else:
         out.line(f"run {run}: woken")
-        talk("a worker looks at it: stepwell worker MODULE")
+        suggest_worker(target, "a worker looks at it")
 
 
 @app.command(cls=Command)
+@on_target
 def cancel(
+    target: Target,
     *,
     run: RunId,
     reason: Annotated[
         str | None, typer.Option("--reason", help="Why, for the record.", show_default=False)
     ] = None,
-    db: Db = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask for a run to be cancelled. Its workflow is told where it waits, and may clean up."""
     out = Output(as_json=as_json)
-    with File.of(db).open_existing() as engine:
-        header = asyncio.run(_cancel(engine.client, run, reason))
+    with target.open_existing() as opened:
+        header = asyncio.run(_cancel(opened.client, run, reason))
     requested = not header.status.terminal
     if as_json:
         out.json({"run_id": run, "requested": requested, "status": header.status.value})
     elif requested:
         out.line(f"run {run}: cancel requested")
-        talk("a worker carries it out: stepwell worker MODULE")
+        suggest_worker(target, "a worker carries it out")
     else:
         out.line(f"run {run} has already ended: {header.status}")
 
@@ -237,7 +244,9 @@ async def _cancel(client: Client, run_id: str, reason: str | None) -> RunHeader:
 
 
 @app.command(cls=Command)
+@on_target
 def output(
+    target: Target,
     *,
     run: RunId,
     step: Annotated[str, typer.Argument(metavar="STEP", help="Id of the step, such as talk:1.")],
@@ -247,13 +256,12 @@ def output(
     after: Annotated[
         int, typer.Option("--after", min=0, metavar="N", help="From behind this position.")
     ] = 0,
-    db: Db = None,
     as_json: AsJson = False,
 ) -> None:
     """Print what a streaming step has put out, a line for each chunk."""
     out = Output(as_json=as_json)
-    with File.of(db).open_existing() as engine:
-        shown = asyncio.run(_output(out, engine.client, run, step, after=after, follow=follow))
+    with target.open_existing() as opened:
+        shown = asyncio.run(_output(out, opened.client, run, step, after=after, follow=follow))
     if not shown and not as_json:
         talk(f"no output of step {step!r} of run {run}")
 

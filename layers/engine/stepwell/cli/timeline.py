@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from stepwell.cli.render import count, offset, one_line, short
-from stepwell.cli.shapes import iso
 from stepwell.client import Recorded
 from stepwell.core import events as e
 from stepwell.core.durations import format_millis
 from stepwell.core.records import Millis, Payload
 from stepwell.errors import Failure
+from stepwell.shapes import iso
 
 COLUMNS = ("#", "time", "offset", "event", "name", "id", "details")
 

@@ -21,18 +21,21 @@ from stepwell.authoring.registry import registry
 from stepwell.cli.answers import answer_command
 from stepwell.cli.failing import BadInput, ExitCode
 from stepwell.cli.load import Call, call_of, load_for_worker, load_workflow, read_json
-from stepwell.cli.options import AsJson, Db, File, duration
+from stepwell.cli.options import AsJson, duration
 from stepwell.cli.render import Output, count, one_line, several, short, talk
 from stepwell.cli.runs import show_facts
-from stepwell.cli.shapes import hook_shape, iso, run_shape
 from stepwell.cli.stopping import Stop, stopping
+from stepwell.cli.target import Db, File, Opened, Target, on_target
 from stepwell.client import PendingHook
 from stepwell.core.events import HookNotifyFailed
 from stepwell.core.records import Millis, RunHeader, RunStatus
 from stepwell.core.state import fold
+from stepwell.shapes import hook_shape, iso, run_shape
 
-#: How often `run` looks at its run, in seconds.
+#: How often `run` looks at its run, in seconds: at one in a file, and at one of a deployment, from the
+#: first time on, less and less often.
 _LOOK = 0.02
+_LOOKS_FROM_AFAR = (0.2, 2.0)
 #: After how long `run` says why it is still there, in seconds.
 _PATIENCE = 1.0
 
@@ -58,9 +61,11 @@ class _Standing:
         return ExitCode.INTERRUPTED if self.interrupted else ExitCode.TIMED_OUT
 
 
+@on_target
 def run(
+    target: Target,
     *,
-    target: Annotated[
+    named: Annotated[
         str, typer.Argument(metavar="MODULE:WORKFLOW", help="What to run, such as app:refund.")
     ],
     given: Annotated[
@@ -81,30 +86,33 @@ def run(
         str,
         typer.Option("--wait", metavar="DURATION", help="Timers due within this are waited for."),
     ] = "10s",
-    db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start a run and work on it until it ends, or waits for an answer or a far timer."""
+    """Start a run and work on it until it ends, or waits for an answer or a far timer.
+
+    With --stack the deployment works on it.
+    """
     out = Output(as_json=as_json)
     patience = duration(wait, "--wait")
     argument = read_json(given, "--input")
-    file = File.of(db)
     with redirect_stdout(sys.stderr):
-        workflow = load_workflow(target)
+        workflow = load_workflow(named)
         call = call_of(workflow, argument)
         _log_to_stderr(logging.WARNING)
-        with file.open() as engine:
-            work = _Work(engine, file, out, target.partition(":")[0])
+        with target.open() as opened:
+            work = _Work(opened, target, out, named.partition(":")[0])
             code = asyncio.run(work.run(workflow, call, idempotency_key, patience))
     raise typer.Exit(code)
 
 
 class _Work:
-    """The work of one `run`. It changes the file, and remembers what it last saw of the run."""
+    """The work of one `run`. It changes the target, and remembers what it last saw of the run."""
 
-    def __init__(self, engine: LocalEngine, file: File, out: Output, module: str) -> None:
-        self._engine = engine
-        self._file = file
+    def __init__(self, opened: Opened, target: Target, out: Output, module: str) -> None:
+        self._client = opened.client
+        self._ports = opened.ports
+        self._engine = opened.engine
+        self._target = target
         self._out = out
         self._module = module
         self._looked_at = 0
@@ -114,11 +122,11 @@ class _Work:
         self, workflow: Workflow[Any, Any], call: Call, key: str | None, patience: Millis
     ) -> ExitCode:
         args, kwargs = call
-        client = self._engine.client.with_options(idempotency_key=key)
+        client = self._client.with_options(idempotency_key=key)
         handle = await client.start(workflow, *args, **kwargs)
-        with stopping(lambda: talk("stopping when the turns in flight are done")) as stop:
+        with stopping(self._say_that_it_stops) as stop:
             talk(f"run {handle.id} of workflow {workflow.definition.name}")
-            serving = asyncio.create_task(self._engine.serve(until=stop.event))
+            serving = asyncio.create_task(self._serve(stop))
             try:
                 hooks, interrupted = await self._follow(handle.id, patience, stop, serving)
                 header = await handle.get()
@@ -129,6 +137,19 @@ class _Work:
                 stop.event.set()
                 await self._finish(serving)
         return standing.exit_code
+
+    def _say_that_it_stops(self) -> None:
+        if self._engine is None:
+            talk("no longer waiting; the run goes on")
+        else:
+            talk("stopping when the turns in flight are done")
+
+    async def _serve(self, stop: Stop) -> None:
+        """Carry runs on until we stop, if that is for us to do."""
+        if self._engine is None:
+            await stop.event.wait()
+        else:
+            await self._engine.serve(until=stop.event)
 
     @staticmethod
     async def _finish(serving: asyncio.Task[None]) -> None:
@@ -141,17 +162,19 @@ class _Work:
         self, run_id: str, patience: Millis, stop: Stop, serving: asyncio.Task[None]
     ) -> tuple[tuple[PendingHook, ...], bool]:
         """Wait until the run ends or rests. Its open hooks, and whether we were interrupted."""
+        pause, longest = (_LOOK, _LOOK) if self._engine else _LOOKS_FROM_AFAR
         while not serving.done() and not stop.event.is_set():
             hooks = await self._open_hooks(run_id)
             if await self._rests(run_id, hooks, patience):
                 return hooks, False
-            await asyncio.wait({serving}, timeout=_LOOK)
+            await asyncio.wait({serving}, timeout=pause)
+            pause = min(pause * 1.5, longest)
         await serving
         return await self._open_hooks(run_id), True
 
     async def _rests(self, run_id: str, hooks: tuple[PendingHook, ...], patience: Millis) -> bool:
         """Whether the run ended, or does not go on by itself soon enough."""
-        header = await self._engine.local.store.get_header(run_id)
+        header = await self._ports.store.get_header(run_id)
         if header is None:
             return False
         if header.status.terminal or header.attention is not None:
@@ -159,7 +182,7 @@ class _Work:
         if not header.waiting or header.cancel_requested:
             return False
         expiries = {hook.hook_id: hook.expires_at for hook in hooks}
-        end = self._engine.local.ports.clock.now() + patience
+        end = self._ports.clock.now() + patience
         for wait in header.waiting:
             if wait.kind == "hook" and wait.id not in expiries:
                 return False  # it is decided: the turn that takes the decision comes
@@ -171,7 +194,7 @@ class _Work:
     async def _unnotified(self, header: RunHeader) -> tuple[HookNotifyFailed, ...]:
         """The last failure of each open hook that nobody could be told of so far."""
         if self._looked_at != header.last_event:
-            rows = await self._engine.local.store.load(header.run_id)
+            rows = await self._ports.store.load(header.run_id)
             events = [event for commit in rows.commits for event in commit.events]
             hooks = fold(events).hooks
             failures = {each.hook: each for each in events if isinstance(each, HookNotifyFailed)}
@@ -185,7 +208,7 @@ class _Work:
         hooks: list[PendingHook] = []
         cursor: str | None = None
         while True:
-            page = await self._engine.client.list_hooks(run_id=run_id, limit=200, cursor=cursor)
+            page = await self._client.list_hooks(run_id=run_id, limit=200, cursor=cursor)
             hooks += page.items
             cursor = page.cursor
             if cursor is None:
@@ -207,12 +230,15 @@ class _Work:
             )
         for hook in hooks:
             talk(f"\nanswer hook {one_line(hook.hook_id)} with:")
-            talk(f"  {answer_command(hook, self._file)}")
-        if header.attention is not None:
-            talk("\nit goes on with code that fits, by:")
-        else:
-            talk("\nafter an answer or when its timer is due, it goes on by:")
-        talk(f"  stepwell worker {self._module}{self._file.flag}")
+            talk(f"  {answer_command(hook, self._target)}")
+        blocked = header.attention is not None
+        if self._target.is_local:
+            when = "with code that fits" if blocked else "after an answer or when its timer is due"
+            talk(f"\n{when}, it goes on by:")
+            talk(f"  stepwell worker {self._module}{self._target.flag}")
+        elif blocked:
+            talk("\nonce code that fits is deployed, wake it with:")
+            talk(f"  stepwell publish {self._module}{self._target.flag}")
 
 
 def worker(
@@ -229,9 +255,15 @@ def worker(
     ] = 8,
     lease: Annotated[str, typer.Option("--lease", hidden=True)] = f"{LEASE}ms",
     db: Db = None,
+    stack: Annotated[str | None, typer.Option("--stack", hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Take turns and fire timers until it is stopped. Turns in flight are finished."""
+    if stack is not None:
+        raise BadInput(
+            "a worker here works on a local file: --stack has workers of its own on AWS, "
+            "and `stepwell run --stack` starts runs there"
+        )
     out = Output(as_json=as_json)
     file = File.of(db)
     held = duration(lease, "--lease")
@@ -244,7 +276,7 @@ def worker(
         if not names:
             raise BadInput(f"no workflow is defined in {', '.join(modules)}")
         _log_to_stderr(logging.INFO)
-        with file.open(held) as engine:
+        with file.engine(held) as engine:
             stop = asyncio.run(_serve(engine, names, file, concurrency, until_idle=until_idle))
     if as_json:
         out.json({"workflows": names, "turns": engine.turns})
@@ -258,7 +290,7 @@ async def _serve(
     engine: LocalEngine, names: list[str], file: File, concurrency: int, *, until_idle: bool
 ) -> Stop:
     with stopping(lambda: talk("stopping when the turns in flight are done")) as stop:
-        woken = await engine.wake_blocked()
+        woken = (await engine.publish()).woken
         if woken:
             talk(f"trying {count(woken, 'blocked run')} again")
         talk(f"working on {several(names)} in {file.path}")

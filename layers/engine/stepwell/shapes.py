@@ -1,4 +1,5 @@
-"""The JSON that commands print: one stable shape for each noun, every key always there.
+"""The JSON that commands print and the HTTP API answers with: one stable shape for each noun,
+every key always there.
 
 Values are JSON, not text that holds JSON; times are ISO 8601 in UTC.
 """
@@ -11,7 +12,14 @@ from typing import Any
 
 from stepwell.client import OutputChunk, PendingHook, Recorded, Resumed
 from stepwell.core.durations import to_datetime
-from stepwell.core.records import Millis, Payload, RunHeader, Wait
+from stepwell.core.records import (
+    HookRow,
+    Millis,
+    Payload,
+    PublishedWorkflow,
+    RunHeader,
+    Wait,
+)
 from stepwell.errors import Failure
 
 Shape = dict[str, Any]
@@ -94,6 +102,19 @@ def hook_shape(hook: PendingHook) -> Shape:
     }
 
 
+def hook_view(hook: HookRow) -> Shape:
+    """A hook as its link shows it: neither its run nor its answer."""
+    return {
+        "name": hook.name,
+        "status": hook.status.value,
+        "created_at": iso(hook.created_at),
+        "expires_at": _time(hook.expires_at),
+        "due_at": _time(hook.due_at),
+        "decided_at": _time(hook.decided_at),
+        "schema": _value(hook.schema),
+    }
+
+
 def event_shape(recorded: Recorded) -> Shape:
     """An event with its number; its own fields as they are recorded."""
     fields = asdict(recorded.event)
@@ -121,3 +142,23 @@ def chunk_shape(chunk: OutputChunk) -> Shape:
 def resumed_shape(resumed: Resumed) -> Shape:
     """An answer that was taken."""
     return asdict(resumed)
+
+
+def workflow_summary(workflow: PublishedWorkflow) -> Shape:
+    """A published workflow in a list: all but its schemas."""
+    return {
+        "name": workflow.name,
+        "version": workflow.version,
+        "description": workflow.description,
+        "digest": workflow.digest,
+        "published_at": iso(workflow.published_at),
+    }
+
+
+def workflow_shape(workflow: PublishedWorkflow) -> Shape:
+    """A published workflow with its JSON schemas."""
+    return {
+        **workflow_summary(workflow),
+        "input_schema": _value(workflow.input_schema),
+        "result_schema": _value(workflow.result_schema),
+    }
