@@ -1,0 +1,220 @@
+"""What requests and responses look like: the source of the OpenAPI document.
+
+Responses are made by `stepwell.shapes` and checked against these; a response that does not fit is
+a mistake here, so it ends as an error of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from stepwell.core.records import HookStatus, RunStatus
+
+Tag = Annotated[str, Field(max_length=1_000)]
+#: Text as the shapes write it: parsing it would write it otherwise.
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StartRequest(_Model):
+    """What a run is started with."""
+
+    input: dict[str, Any] = Field(
+        default={}, description="The workflow's arguments by name; fits its `input_schema`."
+    )
+    tags: list[Tag] = Field(default=[], max_length=50, description="Remarks kept with the run.")
+
+
+class CancelRequest(_Model):
+    """Why a run is cancelled."""
+
+    reason: str | None = Field(default=None, max_length=1_000, description="For the record.")
+
+
+class Flaw(_Model):
+    """One thing that is wrong: with the body at a place, or with a parameter."""
+
+    message: str
+    pointer: str | None = Field(default=None, description="JSON pointer into what was sent.")
+    parameter: str | None = Field(default=None, description="Name of the parameter.")
+
+
+class Problem(BaseModel):
+    """Why a request was not carried out, by RFC 9457. `code` tells programs what to do."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: str = Field(description="Where the code is explained.", examples=["docs#run_not_found"])
+    title: str
+    status: int
+    detail: str
+    code: str
+    instance: str | None = Field(
+        default=None, description="What was asked for; left out where it would hold a token."
+    )
+    request_id: str | None = None
+    run_id: str | None = Field(default=None, description="The run that stands in the way.")
+    run_status: RunStatus | None = None
+    errors: list[Flaw] = []
+    size: int | None = Field(default=None, description="Bytes that there were.")
+    limit: int | None = Field(default=None, description="Bytes that there may be.")
+
+
+class Failure(_Model):
+    """An exception as it was recorded."""
+
+    type: str
+    message: str
+    traceback: str | None
+    cause: Failure | None
+
+
+class Wait(_Model):
+    """One thing that a run waits for."""
+
+    kind: str
+    id: str
+    name: str
+    since: Time
+    until: Time | None
+
+
+class Attention(_Model):
+    """Why an operator should look at a run."""
+
+    kind: str
+    reason: str
+    since: Time
+
+
+class RunSummary(_Model):
+    """A run, all but its values."""
+
+    run_id: str
+    workflow: str
+    version: str
+    status: RunStatus
+    created_at: Time
+    updated_at: Time
+    last_event: int
+    waiting: list[Wait]
+    attention: Attention | None
+    cancel_requested: bool
+    idempotency_key: str | None
+    tags: list[str]
+    error: Failure | None
+
+
+class Run(RunSummary):
+    """A run with its input and result; both are null with `values=false`."""
+
+    input: Any
+    result: Any
+
+
+class RunPage(_Model):
+    """Runs, newest first. `cursor` asks for the next page; null on the last."""
+
+    runs: list[RunSummary]
+    cursor: str | None
+
+
+class Event(BaseModel):
+    """One event of a run's history, with the fields that its type has."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    number: int
+    type: str
+    at: Time
+
+
+class EventPage(_Model):
+    """Events of a run. `next` is what `after` takes to go on; null when there were no more."""
+
+    run_id: str
+    events: list[Event]
+    next: int | None
+
+
+class CancelAccepted(_Model):
+    """A cancellation that will be carried out, unless the run is ending already."""
+
+    run_id: str
+    requested: Literal[True]
+    status: RunStatus
+
+
+class PendingHook(_Model):
+    """A hook that waits for an answer. Its token is not shown."""
+
+    run_id: str
+    hook_id: str
+    name: str
+    step: str | None
+    created_at: Time
+    expires_at: Time | None
+    due_at: Time | None
+    schema_: Any = Field(alias="schema")
+
+
+class HookPage(_Model):
+    """Hooks that wait for an answer, oldest first."""
+
+    hooks: list[PendingHook]
+    cursor: str | None
+
+
+class HookView(_Model):
+    """A hook, as its link shows it."""
+
+    name: str
+    status: HookStatus
+    created_at: Time
+    expires_at: Time | None
+    due_at: Time | None
+    decided_at: Time | None
+    schema_: Any = Field(alias="schema")
+
+
+class Answered(_Model):
+    """An answer that was taken; the same for the same answer again."""
+
+    run_id: str
+    hook_id: str
+    decision_id: str
+
+
+class WorkflowSummary(_Model):
+    """A workflow that is published."""
+
+    name: str
+    version: str
+    digest: str
+    published_at: Time
+    description: str
+
+
+class WorkflowDetail(WorkflowSummary):
+    """A published workflow with the JSON schemas of its arguments and its result."""
+
+    input_schema: Any
+    result_schema: Any
+
+
+class WorkflowPage(_Model):
+    """Published workflows, by name."""
+
+    workflows: list[WorkflowSummary]
+    cursor: str | None
+
+
+class Health(_Model):
+    """The function answers. Nothing behind it was asked."""
+
+    status: Literal["ok"]

@@ -1,0 +1,107 @@
+"""Published workflows, and the two routes about the API itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Path
+
+from stepwell.api.bodies import JSON
+from stepwell.api.endpoints import ClientProvider, Cursor, Endpoint, Limit, page_of, reply
+from stepwell.api.models import Health, WorkflowDetail, WorkflowPage
+from stepwell.shapes import workflow_shape, workflow_summary
+
+
+class Workflows:
+    """The routes of workflows."""
+
+    def __init__(self, client: ClientProvider) -> None:
+        self._client = client
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """What there is."""
+        return (
+            Endpoint(
+                method="GET",
+                rule="/v1/workflows",
+                handle=self.listing,
+                name="listWorkflows",
+                summary="List published workflows",
+                group="workflows",
+                model=WorkflowPage,
+                problems=("bad_cursor",),
+            ),
+            Endpoint(
+                method="GET",
+                rule="/v1/workflows/<workflow>",
+                handle=self.show,
+                name="getWorkflow",
+                summary="Look at a published workflow and its schemas",
+                group="workflows",
+                model=WorkflowDetail,
+                problems=("workflow_not_found",),
+            ),
+        )
+
+    async def listing(self, limit: Limit = 50, cursor: Cursor = None) -> Response[WorkflowPage]:
+        """Workflows are published by their deployment, each in its newest version."""
+        client = self._client()
+        body = await page_of(
+            lambda most: client.list_definitions(limit=most, cursor=cursor),
+            workflow_summary,
+            "workflows",
+            limit,
+            cursor,
+        )
+        return reply(body)
+
+    async def show(
+        self, workflow: Annotated[str, Path(max_length=128, description="Name of a workflow.")]
+    ) -> Response[WorkflowDetail]:
+        """`input_schema` is what the `input` of a start has to fit."""
+        return reply(workflow_shape(await self._client().get_definition(workflow)))
+
+
+class Itself:
+    """The routes about the API itself. `document` makes the OpenAPI document."""
+
+    def __init__(self, document: Callable[[], str]) -> None:
+        self._document = document
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """What there is."""
+        return (
+            Endpoint(
+                method="GET",
+                rule="/healthz",
+                handle=self.health,
+                name="getHealth",
+                summary="See whether the API answers",
+                group="api",
+                model=Health,
+            ),
+            Endpoint(
+                method="GET",
+                rule="/openapi.json",
+                handle=self.openapi,
+                name="getOpenApi",
+                summary="Read this document",
+                group="api",
+                responses={
+                    200: {
+                        "description": "The OpenAPI document.",
+                        "content": {JSON: {"schema": {"type": "object"}}},
+                    }
+                },
+            ),
+        )
+
+    async def health(self) -> Response[Health]:
+        """Asks nothing of what is behind the API."""
+        return reply({"status": "ok"})
+
+    async def openapi(self) -> Response[Any]:
+        """What the API takes and gives, for tools."""
+        return reply(self._document())
