@@ -16,11 +16,16 @@ SAM_STAMP := $(SAM_VENV)/.setup.stamp
 REQUIREMENTS := layers/dependencies/requirements.txt
 TYPED := stepwell $(if $(wildcard examples/*/*.py),examples) $(if $(wildcard benchmarks/*.py),benchmarks)
 TEMPLATES := template.yaml $(wildcard infra/*.yaml)
+ARCHITECTURE ?= arm64
+LOCAL := .aws-sam-local
+LOCAL_ARCHITECTURE := $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x86_64)
+LOCAL_SOURCES := $(shell find template.yaml infra layers functions examples tests/built/workflows \
+  -name __pycache__ -prune -o -print)
 
 # The lock names the uv that made it; that one is used.
 UV_VERSION := $(shell awk '/^name = "uv"$$/ {getline; gsub(/[^0-9.]/, ""); print; exit}' uv.lock)
 EXPORT = { echo "\# Exported from uv.lock by 'make lock'; never edited." && \
-  $(UV) export --quiet --locked --no-dev --no-emit-project --no-hashes --no-header; }
+  $(UV) export --quiet --locked --no-dev --extra aws --no-emit-project --no-hashes --no-header; }
 
 export UV_PROJECT_ENVIRONMENT = $(VENV)
 export UV_PYTHON_DOWNLOADS = never
@@ -29,7 +34,7 @@ export UV_PYTHON_DOWNLOADS = never
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: $(STAMP) ## Make the environment and install the locked tools into it
@@ -88,14 +93,40 @@ $(SAM_STAMP): $(STAMP)
 	@touch $@
 
 .PHONY: validate
-validate: $(SAM_STAMP) ## Validate the SAM templates
+validate: $(SAM_STAMP) ## Validate the SAM templates, also as CloudFormation will get them
 	@for template in $(TEMPLATES); do $(SAM) validate --lint --template $$template || exit 1; done
+	AWS_DEFAULT_REGION=us-east-1 $(SAM_VENV)/bin/python tests/infra/lint_translated.py $(TEMPLATES)
+
+# The folder of the runtime's own Python comes first on the path: SAM and the layers' Makefiles look
+# for `python3.13` there. An architecture has a cache of its own, for SAM does not tell its layers apart.
+# $(1) is the architecture, $(2) the folder to build in.
+SAM_BUILD = folder=$$($(LAMBDA_PYTHON) -c 'import os, sys; \
+	    assert sys.version_info[:2] == (3, 13); print(os.path.join(sys.base_prefix, "bin"))') \
+	  || { echo "$(LAMBDA_PYTHON) is no Python 3.13: name one with LAMBDA_PYTHON=…" >&2; exit 1; }; \
+	  PATH="$$folder:$$PATH" ARCHITECTURE=$(1) $(SAM) build --cached --parallel \
+	  --parameter-overrides Architecture=$(1) --build-dir $(2)/build --cache-dir $(2)/cache-$(1)
 
 .PHONY: build
-build: $(SAM_STAMP) ## Build what is deployed
-	@folder=$$($(LAMBDA_PYTHON) -c 'import os, sys; print(os.path.join(sys.base_prefix, "bin"))') \
-	  || { echo "No $(LAMBDA_PYTHON) here: name one with LAMBDA_PYTHON=…" >&2; exit 1; }; \
-	PATH="$$folder:$$PATH" $(SAM) build $(ARGS)
+build: $(SAM_STAMP) ## Build what is deployed (ARCHITECTURE=x86_64 for other processors)
+	@$(call SAM_BUILD,$(ARCHITECTURE),.aws-sam) $(ARGS)
+
+# The same for this machine's processor, with the examples as the workflows of the deployment.
+.PHONY: build-local
+build-local: $(LOCAL)/built.stamp ## Build for this machine, with the examples: what tests run
+
+$(LOCAL)/built.stamp: $(LOCAL_SOURCES) | $(SAM_STAMP)
+	@rm -rf $(LOCAL)/source && mkdir -p $(LOCAL)/source && touch $@.new
+	@cp -R template.yaml infra layers functions $(LOCAL)/source/
+	@rm -rf $(LOCAL)/source/functions/workflows
+	@cp -R tests/built/workflows examples $(LOCAL)/source/functions/
+	@find $(LOCAL)/source -name __pycache__ -prune -exec rm -r {} +
+	@$(call SAM_BUILD,$(LOCAL_ARCHITECTURE),$(LOCAL)) --template $(LOCAL)/source/template.yaml
+	@mv $@.new $@
+
+.PHONY: test-built
+test-built: build-local ## Run the tests of what was built, on the Python it was built for
+	$(MAKE) --no-print-directory test PYTHON=$(LAMBDA_PYTHON) VENV=.venv-3.13 \
+	  ARGS="tests/built $(wildcard tests/deployed) $(ARGS)"
 
 .PHONY: check
 check: lint type test drift validate ## All of it, as CI runs it
