@@ -1,0 +1,130 @@
+"""Runs as callers drive them: over HTTP, and by what the deployment does by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Coroutine, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from examples.outside import Outside
+from stepwell.authoring.decorators import Workflow
+from stepwell.client import PendingHook, Recorded
+from stepwell.core.records import RunHeader, RunStatus
+from tests.deployed.pump import Deployment, Reply
+from tests.examples.given import EXAMPLES
+from tests.simulation.final import SEED, TIMES, as_read, normalise
+
+T = TypeVar("T")
+
+#: What the examples do outside, each once, and the steps that stream.
+KINDS = ("draft", "review asked", "payment", "confirmation", "credit", "model turn", "seat held")
+KINDS += ("tool run", "question", "note", "crush", "add")
+STREAMS = {"agent": ("converse:1",), "approval": ()}
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The end of a run, without what may differ from one drive of it to the next."""
+
+    status: RunStatus
+    result: str | None
+    events: tuple[dict[str, Any], ...]
+    output: dict[str, list[Any]]
+    effects: dict[str, dict[str, str]]
+
+
+def now(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine."""
+    return asyncio.run(work)
+
+
+def start(
+    aws: Deployment, workflow: str | Workflow[..., Any], key: str | None = None, **input: Any
+) -> str:
+    """Start a run over HTTP; its id."""
+    name = workflow if isinstance(workflow, str) else workflow.definition.name
+    headers = {} if key is None else {"Idempotency-Key": key}
+    reply = aws.http("POST", f"/v1/workflows/{name}/runs", {"input": input}, headers)
+    assert reply.status == 202, reply
+    run_id: str = reply.json["run_id"]
+    return run_id
+
+
+def start_example(aws: Deployment, name: str) -> str:
+    """The one run of an example in this deployment."""
+    argument = EXAMPLES[name].argument
+    if name == "approval":
+        return start(aws, "refund", "one", order=json.loads(argument.model_dump_json()))
+    return start(aws, "assist", "one", wish=argument)
+
+
+def drive_example(aws: Deployment, name: str) -> str:
+    """Start an example, answer what it asks, and let all come to rest."""
+    run_id = start_example(aws, name)
+    aws.settle()
+    answer_all(aws, run_id, EXAMPLES[name].answers)
+    return run_id
+
+
+def answer_all(aws: Deployment, run_id: str, answers: Mapping[str, Any]) -> None:
+    """Answer every hook of a run, by the end of its id, until none is open."""
+    while hooks := open_hooks(aws, run_id):
+        for hook in hooks:
+            reply = answer(aws, hook, answers[hook.hook_id.partition(">")[2]])
+            assert reply.status == 200, reply
+        aws.settle()
+
+
+def open_hooks(aws: Deployment, run_id: str) -> tuple[PendingHook, ...]:
+    """The open hooks of a run, with their tokens."""
+    return now(aws.client.list_hooks(run_id=run_id)).items
+
+
+def answer(aws: Deployment, hook: PendingHook, payload: Any) -> Reply:
+    """Answer a hook as its reviewer would."""
+    return aws.http("POST", f"/hooks/{hook.token}", json.dumps(payload))
+
+
+def forget(aws: Deployment) -> None:
+    """Make all undone, here and outside."""
+    aws.forget()
+    database = sqlite3.connect(aws.functions["worker"].variables["EXAMPLES_OUTSIDE"])
+    with closing(database), database:
+        database.executescript("DELETE FROM requests; DELETE FROM effects")
+
+
+def header(aws: Deployment, run_id: str) -> RunHeader:
+    """A run."""
+    return now(aws.client.get(run_id))
+
+
+def result(aws: Deployment, run_id: str) -> Any:
+    """The result of a run that has completed, over HTTP."""
+    run = aws.http("GET", f"/v1/runs/{run_id}").json
+    assert run["status"] == "COMPLETED", run
+    return run["result"]
+
+
+def history(aws: Deployment, run_id: str) -> tuple[Recorded, ...]:
+    """The events of a run."""
+    return now(aws.client.history(run_id))
+
+
+def final(aws: Deployment, run_id: str, world: Outside, *streams: str) -> Final:
+    """What a run came to."""
+    found = header(aws, run_id)
+    return Final(
+        status=found.status,
+        result=found.result,
+        events=normalise(history(aws, run_id), {**SEED, **TIMES}),
+        output={step: as_read(now(_output(aws, run_id, step))) for step in streams},
+        effects={kind: world.effects(kind) for kind in KINDS},
+    )
+
+
+async def _output(aws: Deployment, run_id: str, step: str) -> list[Any]:
+    return [chunk async for chunk in aws.client.output(run_id, step)]
