@@ -1,11 +1,13 @@
 # Everything a contributor runs. `make` alone lists the targets.
 #
 # Needed on the machine: Python 3.11 or newer with venv, make, and a way to PyPI.
-# `make build` also needs python3.13, the version that the Lambda layers are built for.
+# `make build` also needs python3.13, the version that the Lambda layers are built for; `make e2e`
+# needs openssl besides.
 
 PYTHON ?= python3
 VENV ?= .venv
 SAM_VENV ?= .venv-sam
+E2E_VENV ?= .venv-e2e
 LAMBDA_PYTHON ?= python3.13
 
 BIN := $(VENV)/bin
@@ -13,8 +15,9 @@ UV := $(BIN)/uv
 SAM := SAM_CLI_TELEMETRY=0 $(SAM_VENV)/bin/sam
 STAMP := $(VENV)/.setup.stamp
 SAM_STAMP := $(SAM_VENV)/.setup.stamp
+E2E_STAMP := $(E2E_VENV)/.setup.stamp
 REQUIREMENTS := layers/dependencies/requirements.txt
-TYPED := stepwell $(if $(wildcard examples/*/*.py),examples) $(if $(wildcard benchmarks/*.py),benchmarks)
+TYPED := stepwell examples benchmarks
 TEMPLATES := template.yaml $(wildcard infra/*.yaml)
 ARCHITECTURE ?= arm64
 LOCAL := .aws-sam-local
@@ -127,6 +130,16 @@ $(LOCAL)/built.stamp: $(LOCAL_SOURCES) | $(SAM_STAMP)
 test-built: build-local ## Run the tests of what was built, on the Python it was built for
 	$(MAKE) --no-print-directory test PYTHON=$(LAMBDA_PYTHON) VENV=.venv-3.13 \
 	  ARGS="tests/built $(wildcard tests/deployed) $(ARGS)"
+
+$(E2E_STAMP): $(STAMP)
+	UV_PROJECT_ENVIRONMENT=$(E2E_VENV) $(UV) sync --quiet --locked --only-group emulator --python $(LAMBDA_PYTHON)
+	@touch $@
+
+# All of it is on loopback, and ends with the tests.
+.PHONY: e2e
+e2e: build-local $(E2E_STAMP) ## Deploy to an AWS emulated on this machine, and use it
+	STEPWELL_EMULATOR_PYTHON=$(CURDIR)/$(E2E_VENV)/bin/python STEPWELL_SAM=$(CURDIR)/$(SAM_VENV)/bin/sam \
+	  $(BIN)/python -m pytest tests/e2e $(ARGS)
 
 .PHONY: check
 check: lint type test drift validate ## All of it, as CI runs it

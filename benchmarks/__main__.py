@@ -1,7 +1,7 @@
 """`python -m benchmarks [--repeats N] [--json]`: what a step, a replay and an answer cost.
 
-Times are medians on this machine, in microseconds; `cpu` holds where the machine is busy. Writes are
-counted, and the same on every machine.
+Times are medians on this machine, in microseconds; `cpu` holds where the machine is busy. Writes
+are counted, and the same on every machine.
 """
 
 from __future__ import annotations

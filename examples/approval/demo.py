@@ -115,9 +115,6 @@ async def _until_waiting(
     raise SystemExit("the run did not come to wait for its reviewer")
 
 
-# -- showing ---------------------------------------------------------------------------------------
-
-
 def _print_timeline(outcome: Outcome) -> None:
     _say(f"\nThe history of run {outcome.run.run_id}\n")
     shown = [*_rows(outcome)]
@@ -172,9 +169,6 @@ def _ending(code: int) -> str:
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-# -- judging ---------------------------------------------------------------------------------------
 
 
 def _judge(outcome: Outcome, world: Outside) -> int:

@@ -22,7 +22,7 @@ class Claim(BaseModel):
 
 
 class Approval(BaseModel):
-    """The answer to a large claim. What does not fit this is refused, and the question stays open."""
+    """The answer to a large claim. What does not fit is refused, and the question stays open."""
 
     approved: bool
     note: str = ""

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import botocore.endpoint
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
@@ -24,6 +23,7 @@ from moto.sqs.models import sqs_backends
 
 from stepwell.adapters.aws.clients import Clients
 from stepwell.adapters.aws.queue import InboxQueue, SqsQueue
+from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
 from stepwell.adapters.local.clock import SkippingClock
 from stepwell.core.messages import load_message
@@ -196,12 +196,7 @@ def open_messaging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Messaging]:
     monkeypatch.setattr(BotocoreStubber, "__call__", unless_faulty)
     monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=slept.append))
     with mock_aws():
-        clients = Clients(
-            boto3.session.Session(
-                aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION
-            ),
-            threads=4,
-        )
+        clients = Clients(open_session(region=REGION), threads=4)
         sqs = clients.sqs
         run_url = sqs.create_queue(
             QueueName="run.fifo",

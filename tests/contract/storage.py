@@ -9,7 +9,6 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import botocore.endpoint
 import botocore.loaders
 import botocore.session
@@ -21,6 +20,7 @@ from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 
 from stepwell.adapters.aws.blobs import S3Blobs
 from stepwell.adapters.aws.clients import Clients
+from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.store import DynamoStore
 from stepwell.adapters.aws.table import Table
 from tests.contract import moto_safe
@@ -118,7 +118,7 @@ def faulty_moto() -> Iterator[None]:
 def open_storage() -> Iterator[Storage]:
     """An empty table and an empty bucket on moto."""
     with faulty_moto():
-        session = boto3.session.Session(region_name=REGION)
+        session = open_session(region=REGION)
         clients = Clients(session, threads=8)
         clients.s3.create_bucket(Bucket=BUCKET)
         table = Table("stepwell", region=REGION)

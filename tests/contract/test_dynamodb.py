@@ -168,7 +168,7 @@ def test_the_table_is_as_the_design_has_it(aws: Storage) -> None:
         index["IndexName"]: index["Projection"]["ProjectionType"]
         for index in table["GlobalSecondaryIndexes"]
     }
-    assert projections == {"runs": "KEYS_ONLY", "wanted": "KEYS_ONLY"}
+    assert projections == {"runs": "KEYS_ONLY", "wanted": "INCLUDE"}
     ttl = aws.table.client.describe_time_to_live(TableName="stepwell")["TimeToLiveDescription"]
     assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 
@@ -835,3 +835,21 @@ def test_blobs_are_objects_under_the_prefix(aws: Storage) -> None:
     (found,) = aws.clients.s3.list_objects_v2(Bucket=BUCKET)["Contents"]
     assert found["Key"] == "values/h1"
     assert aws.table.client.meta.region_name == REGION
+
+
+def test_overdue_hooks_come_most_overdue_first(aws: Storage) -> None:
+    async def scenario() -> None:
+        for n in range(20):
+            await aws.store.put_hook(hook(f"r{n}", f"h{n:02}", expires_at=START + n % 10))
+        await aws.store.put_hook(hook("open"))
+        decided = hook("decided", expires_at=START, status=HookStatus.EXPIRED)
+        await aws.store.put_hook(decided)
+        late = [START, START, START + 1, START + 1, START + 2, START + 2]
+        for limit in (1, 3, 6, 50):
+            found = await aws.store.overdue_hooks(START + 3, limit)
+            assert [row.expires_at for row in found] == late[:limit]
+        assert await aws.store.overdue_hooks(START, 50) == ()
+        with pytest.raises(ValueError, match="limit"):
+            await aws.store.overdue_hooks(START, 0)
+
+    run(scenario())

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from stepwell.adapters.local.clock import SeededIds, SkippingClock, SystemClock, SystemIds
-from stepwell.adapters.local.cursors import write_cursor
 from stepwell.adapters.local.database import (
     _VERSION_2,
     SCHEMA_VERSION,
@@ -23,6 +22,7 @@ from stepwell.adapters.local.database import (
 from stepwell.adapters.local.queue import SqliteQueue
 from stepwell.adapters.local.store import SqliteStore
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
+from stepwell.core.cursors import Place, write_cursor
 from stepwell.core.messages import Message
 from stepwell.core.records import RunStatus
 from stepwell.engine.ports import ItemTooLarge, TransientError
@@ -248,11 +248,7 @@ def test_a_run_comes_whole_whatever_the_size_of_a_page(
     run(scenario())
 
 
-RUNS = (START, "r")
-HOOKS = (START, "r", "h")
-
-
-@pytest.mark.parametrize("cursor", [None, write_cursor("runs", *RUNS)])
+@pytest.mark.parametrize("cursor", [None, write_cursor("runs", Place(START, ("r",)))])
 @pytest.mark.parametrize("workflow", [None, "orders"])
 @pytest.mark.parametrize("status", [None, RunStatus.FAILED])
 def test_listing_runs_reads_an_index_and_never_sorts(
@@ -267,7 +263,7 @@ def test_listing_runs_reads_an_index_and_never_sorts(
     assert ("(recency,run_id)>(?,?)" in plan[0]) == (cursor is not None)
 
 
-@pytest.mark.parametrize("cursor", [None, write_cursor("hooks", *HOOKS)])
+@pytest.mark.parametrize("cursor", [None, write_cursor("hooks", Place(START, ("r", "h")))])
 @pytest.mark.parametrize("run_id", [None, "run"])
 def test_listing_hooks_reads_an_index_and_never_sorts(
     local: LocalPorts, run_id: str | None, cursor: str | None

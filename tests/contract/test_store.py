@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stepwell.core.cursors import Place, write_cursor
 from stepwell.core.events import Commit
 from stepwell.core.records import (
     Attention,
@@ -120,7 +121,7 @@ def test_checkpoints_and_output_stay_out_of_a_load(deployment: Deployment) -> No
         await deployment.store.put_chunk(chunk(1))
         return await deployment.store.load("run")
 
-    assert run(scenario()) == RunRows(header=None, commits=(), hooks=())
+    assert run(scenario()) == RunRows(header=None, commits=(), hooks=(), steps=())
 
 
 def test_runs_of_odd_ids_do_not_see_each_other(deployment: Deployment) -> None:
@@ -1004,3 +1005,36 @@ def test_a_list_needs_a_limit_of_one_or_more(deployment: Deployment) -> None:
         run(deployment.store.list_hooks(limit=-1))
     with pytest.raises(ValueError, match="limit"):
         run(deployment.store.list_definitions(limit=0))
+
+
+def _note(reason: str) -> Attention:
+    return Attention(kind="STUCK", reason=reason, since=START)
+
+
+@pytest.mark.parametrize("read", [None, _note("read")])
+@pytest.mark.parametrize("standing", [None, _note("read"), _note("other")])
+def test_an_update_over_a_header_as_it_was_read_goes_over_no_other_note(
+    deployment: Deployment, read: Attention | None, standing: Attention | None
+) -> None:
+    seen = header(last_event=3, attention=read)
+    update = header(last_event=4, status=RunStatus.SUSPENDED)
+
+    async def scenario() -> None:
+        await deployment.store.put_header(header(last_event=3, attention=standing))
+        done = await deployment.store.update_header(update, over=seen)
+        assert done is (read == standing)
+        found = await deployment.store.get_header("run")
+        assert found == (update if done else header(last_event=3, attention=standing))
+        behind = header(last_event=2)
+        assert not await deployment.store.update_header(behind, over=found)
+
+    run(scenario())
+
+
+def test_a_cursor_that_names_nothing_is_the_beginning_of_the_list(deployment: Deployment) -> None:
+    cursor = write_cursor("definitions", Place(0, ("",)))
+
+    async def scenario() -> None:
+        assert (await deployment.store.list_definitions(cursor=cursor)).items == ()
+
+    run(scenario())

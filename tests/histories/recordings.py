@@ -120,4 +120,13 @@ RECORDINGS = (
     Recording(w.blocking, (["a", "bc"],), _all(_advance("3h"), _answer("answer", "late"))),
     Recording(w.interrupted, (), crash_at=4),
     Recording(w.waiting),
+    Recording(
+        w.dispatched,
+        (),
+        _all(_advance("1m"), _answer("ask", "first"), _advance("1h"), _advance("2m")),
+    ),
+    Recording(w.dispatched_blocking, (), _advance("1m")),
+    # The process dies before it can say what came of the first attempt.
+    Recording(w.dispatched_interrupted, (), _advance("1m"), crash_at=8),
+    Recording(w.dispatched_open, (), _answer("ask", "first")),
 )

@@ -114,6 +114,32 @@ async def speak(words: int) -> AsyncIterator[str | Result[int]]:
     yield Result(words)
 
 
+@step(name="hist.away", dispatch="worker", retry=RetryPolicy(initial="10s", jitter="none"))
+async def away(value: int) -> int:
+    if current.attempt < 2:
+        raise ConnectionError(f"attempt {current.attempt}")
+    return 2 * value
+
+
+@step(name="hist.asked_away", dispatch="worker")
+async def asked_away(topic: str) -> list[Any]:
+    first = await step_hook("ask", key=topic)
+    second = await step_hook("ask", timeout="1h", on_timeout="return")
+    return [first, second is STEP_HOOK_TIMEOUT]
+
+
+@step(name="hist.told_away", dispatch="worker", stream=True)
+async def told_away(words: int) -> AsyncIterator[str | Result[int]]:
+    for word in range(words):
+        yield f"word {word}"
+    yield Result(words)
+
+
+@step(name="hist.never_away", dispatch="worker")
+async def never_away() -> None:
+    await step_hook("never")
+
+
 # -- workflows -------------------------------------------------------------------------------------
 
 
@@ -305,6 +331,34 @@ def blocking(names: list[str]) -> list[str]:
 @workflow(name="hist.interrupted")
 async def interrupted() -> int:
     return await double(await double(await double(1)))
+
+
+@workflow(name="hist.dispatched")
+async def dispatched() -> list[Any]:
+    both = await asyncio.gather(away(1), double(2), told_away(2))
+    found: list[Any] = [*both, await asked_away("a topic")]
+    try:
+        async with asyncio.timeout(60):
+            await never_away()
+    except TimeoutError:
+        found.append("cut off")
+    return found
+
+
+@workflow(name="hist.dispatched_blocking")
+def dispatched_blocking() -> list[Any]:
+    found: Any = away(4)
+    return [found, double_in_thread(5)]
+
+
+@workflow(name="hist.dispatched_interrupted")
+async def dispatched_interrupted() -> int:
+    return sum(await asyncio.gather(away(1), away(2)))
+
+
+@workflow(name="hist.dispatched_open")
+async def dispatched_open() -> Any:
+    return await asyncio.gather(hook("open"), asked_away("open"))
 
 
 @workflow(name="hist.waiting")

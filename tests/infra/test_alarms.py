@@ -52,16 +52,26 @@ def test_functions_that_go_round_in_queues_are_watched_for_stopped_chains() -> N
     }
 
 
-@pytest.mark.parametrize("metric", ["OldestOverdueWait", "DeadLetters"])
-def test_what_the_sweeper_reports_is_watched(metric: str) -> None:
+@pytest.mark.parametrize(
+    ("metric", "function"),
+    [
+        ("OldestOverdueWait", "SweeperFunction"),
+        ("DeadLetters", "SweeperFunction"),
+        # What fails each time is hardly ever visible in a queue, and the queue forgets its age.
+        ("MessagesGivenBack", "SweeperFunction"),
+        # What it answers with 5xx is no error to Lambda.
+        ("Http5xx", "ApiFunction"),
+    ],
+)
+def test_what_functions_report_is_watched(metric: str, function: str) -> None:
     (where,) = _watching(metric)
     alarm = _watching(metric)[where]
     assert alarm["Namespace"] == "Stepwell"
     assert [each["Name"] for each in alarm["Dimensions"]] == ["service"]
-    sweeper = PARENT["Resources"]["SweeperFunction"]["Properties"]["Environment"]["Variables"]
+    variables = PARENT["Resources"][function]["Properties"]["Environment"]["Variables"]
     assert (
         where.replace("${Deployment}", "${AWS::StackName}")
-        == (sweeper["POWERTOOLS_SERVICE_NAME"]["Fn::Sub"])
+        == (variables["POWERTOOLS_SERVICE_NAME"]["Fn::Sub"])
     )
     assert PASSED["Deployment"] == {"Ref": "AWS::StackName"}
 

@@ -1,4 +1,4 @@
-"""Attempts of dispatched steps against crashes, duplicates, cancellations and changes of the code."""
+"""Attempts of dispatched steps against crashes, duplicates, cancellations and changed code."""
 
 from __future__ import annotations
 
@@ -870,7 +870,7 @@ def shaped(strict: bool) -> Any:
             number: int
 
     def order() -> Any:
-        return Order(number=1, customer="C") if strict else Order(number=1)
+        return Order(**{"number": 1, "customer": "C"} if strict else {"number": 1})
 
     async def body(order: Any) -> int:
         return int(order.number)
@@ -913,7 +913,7 @@ def test_an_input_that_fits_the_code_no_more_blocks_the_run_and_fails_nothing(
 
 
 def test_a_body_that_is_interrupted_by_hand_lets_its_claim_go(env: Environment) -> None:
-    """A local process that is asked to stop: the attempt is made by another one, and counts once."""
+    """A local process is asked to stop: another one makes the attempt, and it counts once."""
     world = World()
     run = env.start(holding(world, ONCE))
     turns_only(env)

@@ -39,9 +39,6 @@ ONCE = RetryPolicy(max_attempts=1)
 AT_ONCE = RetryPolicy(initial=0)
 
 
-# -- the plain case --------------------------------------------------------------------------------
-
-
 def test_a_step_runs_outside_of_the_turns(env: Environment) -> None:
     seen: list[tuple[int, int, str]] = []
 
@@ -194,9 +191,6 @@ def test_while_an_attempt_is_under_way_the_run_waits_for_the_step(env: Environme
     assert env.get(run).waiting == ()
 
 
-# -- colours ---------------------------------------------------------------------------------------
-
-
 def test_def_and_async_steps_in_an_async_workflow(env: Environment) -> None:
     threads: set[str] = set()
 
@@ -245,9 +239,6 @@ def test_outside_a_run_a_dispatched_step_is_a_plain_function() -> None:
         return number + 1
 
     assert plain(1) == 2
-
-
-# -- failures --------------------------------------------------------------------------------------
 
 
 def test_a_failed_attempt_is_tried_again_as_the_policy_says(env: Environment) -> None:
@@ -358,9 +349,6 @@ def test_a_result_that_does_not_fit_fails_the_step(env: Environment) -> None:
         return ""
 
     assert env.run(flow) == "stepwell.errors.PayloadError"
-
-
-# -- hooks, checkpoints, output --------------------------------------------------------------------
 
 
 def test_a_hook_suspends_a_dispatched_step(env: Environment) -> None:
@@ -479,9 +467,6 @@ def test_output_is_streamed_while_the_attempt_runs(env: Environment) -> None:
     env.resume_hook(open_hook.token)
     assert env.result(run) == 3
     assert [chunk.value for chunk in env.output(run, "speak:1")] == ["one", "two", "three"]
-
-
-# -- many, and beside others -----------------------------------------------------------------------
 
 
 def test_many_dispatched_steps_take_one_message_each_and_few_commits(env: Environment) -> None:

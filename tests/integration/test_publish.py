@@ -62,9 +62,6 @@ def shop(env: Environment) -> Shop:
     return Shop(env, bill)
 
 
-# -- starting by name ------------------------------------------------------------------------
-
-
 def test_a_start_by_name_runs_the_workflow_with_its_defaults(shop: Shop) -> None:
     shop.publish()
     run = shop.start({"order": {"number": "a"}, "tries": 2})
@@ -152,9 +149,6 @@ def test_a_start_by_name_that_is_spelt_otherwise_conflicts_and_is_no_second_run(
     assert len(shop.env.wait_for(shop.env.client.list_runs()).items) == 1
 
 
-# -- what is published -----------------------------------------------------------------------
-
-
 def test_what_is_published_can_be_read_by_name_and_listed(shop: Shop) -> None:
     other = replace(shop.definition, name="another")
     done = shop.publish(shop.definition, other)
@@ -180,9 +174,6 @@ def test_an_older_version_is_no_news_and_does_not_become_the_current_one(shop: S
     shop.publish(replace(shop.definition, version="10"))
     assert shop.publish(replace(shop.definition, version="9")).changed == ()
     assert shop.env.wait_for(shop.env.client.get_definition("bill")).version == "10"
-
-
-# -- waking ----------------------------------------------------------------------------------
 
 
 def asks(name: str, *, first: bool, version: str = "1") -> Any:

@@ -1,4 +1,4 @@
-"""Retries: which failures are tried again, when, and that neither crash nor wait loses the count."""
+"""Retries: which failures are tried again, when, and that no crash or wait loses the count."""
 
 from __future__ import annotations
 

@@ -66,13 +66,24 @@ def env() -> Iterator[Bounded]:
         check_all(environment)
 
 
-# -- cut off ---------------------------------------------------------------------------------------
-
-
 async def outlive(env: Bounded) -> None:
     """What a body does that takes longer than its process lives."""
     env.take(USABLE + 1)
     await asyncio.Event().wait()
+
+
+def what_is_told_of(env: Bounded, late: Any) -> str:
+    """What a workflow gets to read of a step that runs out of time."""
+
+    @workflow(name="told")
+    async def flow() -> str:
+        try:
+            await late()
+        except StepTimeout as error:
+            return error.message
+        return ""
+
+    return env.run(flow)
 
 
 def test_an_inline_step_is_cut_off_before_its_process_ends(env: Bounded) -> None:
@@ -85,15 +96,7 @@ def test_an_inline_step_is_cut_off_before_its_process_ends(env: Bounded) -> None
         finally:
             cleaned.append(current.cancelled)
 
-    @workflow
-    async def flow() -> str:
-        try:
-            await endless()
-        except StepTimeout as error:
-            return error.message
-        return ""
-
-    assert env.run(flow) == (
+    assert what_is_told_of(env, endless) == (
         "the attempt was cut off after 115 s, before its function ended: "
         'declare the step with dispatch="worker"'
     )
@@ -106,15 +109,7 @@ def test_a_dispatched_step_is_cut_off_before_its_process_ends(env: Bounded) -> N
     async def endless() -> None:
         await outlive(env)
 
-    @workflow
-    async def flow() -> str:
-        try:
-            await endless()
-        except StepTimeout as error:
-            return error.message
-        return ""
-
-    assert env.run(flow) == (
+    assert what_is_told_of(env, endless) == (
         "the attempt was cut off after 115 s, before its function ended: "
         "give the function of steps more time, or save checkpoints"
     )
@@ -146,15 +141,7 @@ def test_a_declared_timeout_that_is_shorter_is_what_is_told(env: Bounded) -> Non
         env.take(11)
         await asyncio.Event().wait()
 
-    @workflow
-    async def flow() -> str:
-        try:
-            await slow()
-        except StepTimeout as error:
-            return error.message
-        return ""
-
-    assert env.run(flow) == "the attempt took longer than 10 s"
+    assert what_is_told_of(env, slow) == "the attempt took longer than 10 s"
 
 
 def test_a_declared_timeout_that_is_longer_is_not_waited_for(env: Bounded) -> None:
@@ -162,15 +149,7 @@ def test_a_declared_timeout_that_is_longer_is_not_waited_for(env: Bounded) -> No
     async def endless() -> None:
         await outlive(env)
 
-    @workflow
-    async def flow() -> str:
-        try:
-            await endless()
-        except StepTimeout as error:
-            return error.message
-        return ""
-
-    assert "cut off after 115 s" in env.run(flow)
+    assert "cut off after 115 s" in what_is_told_of(env, endless)
 
 
 def test_a_claim_holds_no_longer_than_its_process(env: Bounded) -> None:
@@ -189,9 +168,6 @@ def test_a_claim_holds_no_longer_than_its_process(env: Bounded) -> None:
     standing = row(env, run.id, "away:1")
     assert standing is not None
     assert standing.until == entered[0] + LEFT
-
-
-# -- held back -------------------------------------------------------------------------------------
 
 
 def chained(env: Bounded, first: float, second: float, timeout: str) -> Any:
@@ -345,9 +321,6 @@ def test_a_run_that_is_held_back_still_takes_its_answers(env: Bounded) -> None:
     env.resume_hook(env.hooks(run)[0].token, 42)
     env.advance("1h")
     assert env.result(run) == 42
-
-
-# -- very little time ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("left", [0, 1, 50, 4_999])

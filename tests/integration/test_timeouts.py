@@ -1,4 +1,4 @@
-"""Timeouts of steps: async bodies are cancelled, sync ones abandoned, and what is late is dropped."""
+"""Timeouts of steps: async bodies are cancelled, sync ones abandoned, what is late is dropped."""
 
 from __future__ import annotations
 

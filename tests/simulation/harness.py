@@ -236,9 +236,12 @@ class _Zombie:
     task: asyncio.Task[Any] | None = None
     made: int = 0
     made_after: int = 0
+    gone: bool = False
 
     async def around(self, call: Call) -> Any:
         """Make the call, or be frozen in it."""
+        if self.gone:
+            raise asyncio.CancelledError
         if not self.stopped.is_set():
             self.made += 1
             if self.made < self.freeze.at:
@@ -310,6 +313,7 @@ class FreezingEnvironment(Environment):
 
     def close(self) -> None:
         """Let everything go, also what is frozen for ever."""
+        self._zombie.gone = True  # what it does to clean up comes to nothing
         if self._zombie.task is not None:
             self._zombie.task.cancel()
         super().close()

@@ -62,9 +62,6 @@ def answer(env: Environment, run: RunHandle[Any], name: str, payload: Any) -> No
     env.resume_hook(found.token, payload)
 
 
-# -- steps -----------------------------------------------------------------------------------------
-
-
 @step(name="sim.note")
 async def note(what: str) -> str:
     return outside().request("note", current.idempotency_key, what)
@@ -151,9 +148,6 @@ async def spoken(words: int) -> AsyncIterator[str | Result[int]]:
     answered = await step_hook("listener")
     yield f"heard {answered}"
     yield Result(words)
-
-
-# -- workflows -------------------------------------------------------------------------------------
 
 
 @workflow(name="sim.sequence")
@@ -309,11 +303,6 @@ def blocking() -> list[Any]:
     sleep("1h")
     return [first, hook("question"), note("two")]
 
-
-# -- what happens to them --------------------------------------------------------------------------
-
-
-# -- dispatched steps ------------------------------------------------------------------------------
 
 _TRIES = RetryPolicy(initial=0, max_attempts=20)
 

@@ -146,7 +146,7 @@ def test_a_second_crash_while_recovering_changes_nothing(scenario: Scenario) -> 
 def test_attempts_that_crash_one_after_the_other_change_nothing(
     scenario: Scenario, whens: tuple[When, When]
 ) -> None:
-    """The second crash comes at each of the calls after the first, which is at the same place again."""
+    """The second crash comes at each call after the first, which stays where it was."""
     expected, calls = without_faults(scenario)
     first, second = whens
     for call in range(1, calls + 1):

@@ -12,37 +12,27 @@ import json
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from dataclasses import dataclass, replace
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from pydantic import ValidationError
 
-from stepwell.authoring.checkpoints import checkpoint_type
 from stepwell.authoring.decorators import Workflow
-from stepwell.core.answers import decision_id, problems
-from stepwell.core.decide import answer, expiry
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event
 from stepwell.core.ids import check_key, check_note, run_id_for
-from stepwell.core.messages import (
-    CancelRun,
-    HookDecided,
-    StartRun,
-    TimerDue,
-    Wake,
-    load_message,
-)
+from stepwell.core.messages import CancelRun, StartRun, Wake, load_message
 from stepwell.core.payload import Codec, codec
 from stepwell.core.records import (
+    AttentionKind,
     Chunk,
     HookRow,
-    HookStatus,
-    Millis,
     PublishedWorkflow,
     RunHeader,
     RunStatus,
 )
 from stepwell.core.state import fold
+from stepwell.engine.answering import Answering, PendingHook, Resumed
 from stepwell.engine.catalogue import Catalogue, NamedStart, Publication
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
@@ -50,13 +40,8 @@ from stepwell.engine.settings import Settings
 from stepwell.engine.turn import header_of
 from stepwell.engine.values import Values
 from stepwell.errors import (
-    DefinitionError,
     DurationLike,
-    HookAlreadyDecided,
-    HookExpired,
-    HookNotFound,
     IdempotencyConflict,
-    PayloadRejected,
     ResultTimeout,
     RunBlocked,
     RunCancelled,
@@ -65,6 +50,16 @@ from stepwell.errors import (
     UsageError,
     WorkflowNotFound,
 )
+
+__all__ = [
+    "Client",
+    "OutputChunk",
+    "PendingHook",
+    "Recorded",
+    "Resumed",
+    "RunHandle",
+    "resume_hook",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,34 +77,6 @@ class Recorded:
 
     number: int
     event: Event
-
-
-@dataclass(frozen=True, slots=True)
-class PendingHook:
-    """A hook that waits for an answer. `token` is what `resume_hook` takes; treat it as a secret.
-
-    It is empty when the key that signs it is not in the keyring any more.
-    """
-
-    run_id: str
-    hook_id: str
-    name: str
-    step: str | None
-    token: str = field(repr=False)
-    created_at: Millis
-    expires_at: Millis | None
-    due_at: Millis | None
-    schema: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """An answer that was taken. `repeated` says that the same one was taken before."""
-
-    run_id: str
-    hook_id: str
-    decision_id: str
-    repeated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +121,7 @@ class RunHandle(Generic[R]):
 
 
 class Client:
-    """Works on the runs of one deployment. Safe to share between tasks."""
+    """Works on the runs of one deployment. Safe to share between asyncio tasks."""
 
     def __init__(
         self,
@@ -168,6 +135,7 @@ class Client:
         self._settings = settings
         self._values = Values(ports.blobs, settings.sizes)
         self._catalogue = Catalogue(ports)
+        self._answering = Answering(ports, settings.keyring, self._values)
         self._idempotency_key = idempotency_key
         self._tags = tags
 
@@ -204,8 +172,6 @@ class Client:
         for tag in tags:
             check_note("tag", tag)
         return Client(self._ports, self._settings, idempotency_key=idempotency_key, tags=tags)
-
-    # -- starting ------------------------------------------------------------------------------
 
     @overload
     async def start(
@@ -278,8 +244,6 @@ class Client:
         repeated = standing.seed != message.seed
         return _same_start(standing, start.digest, key or ""), repeated
 
-    # -- what is published -----------------------------------------------------------------------
-
     async def publish(
         self, definitions: Iterable[WorkflowDefinition], *, wake_all: bool = False
     ) -> Publication:
@@ -303,8 +267,6 @@ class Client:
     ) -> Page[PublishedWorkflow]:
         """What is published, by name, a page at a time. Raises `ValueError` on a bad cursor."""
         return await self._ports.store.list_definitions(limit=limit, cursor=cursor)
-
-    # -- looking -------------------------------------------------------------------------------
 
     async def get(self, run_id: str) -> RunHeader:
         """The run as it stands: status, input, result, what it waits for. Raises `RunNotFound`."""
@@ -346,7 +308,7 @@ class Client:
         *,
         workflow: str | None = None,
         status: RunStatus | None = None,
-        attention: Literal["BLOCKED", "STUCK"] | None = None,
+        attention: AttentionKind | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[RunHeader]:
@@ -441,44 +403,18 @@ class Client:
             known is not None and known.status in ("completed", "failed", "cancelled")
         )
 
-    # -- acting --------------------------------------------------------------------------------
-
     async def list_hooks(
         self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> Page[PendingHook]:
         """Hooks that wait for an answer, oldest first, with their tokens."""
-        page = await self._ports.store.list_hooks(run_id=run_id, limit=limit, cursor=cursor)
-        return Page(items=tuple(self._open_hook(row) for row in page.items), cursor=page.cursor)
-
-    def _open_hook(self, row: HookRow) -> PendingHook:
-        return PendingHook(
-            run_id=row.run_id,
-            hook_id=row.hook_id,
-            name=row.name,
-            step=row.step,
-            token=self._token(row),
-            created_at=row.created_at,
-            expires_at=row.expires_at,
-            due_at=row.due_at,
-            schema=row.schema,
-        )
-
-    def _token(self, row: HookRow) -> str:
-        try:
-            return self._settings.keyring.token(row.key_id, row.run_id, row.hook_id)
-        except DefinitionError:
-            return ""
+        return await self._answering.pending(run_id=run_id, limit=limit, cursor=cursor)
 
     async def get_hook(self, token: str) -> HookRow:
         """The hook of a token, as it stands; a large answer stays a reference. Decides nothing.
 
         Raises `InvalidToken`, `HookNotFound`.
         """
-        run_id, hook_id = self._settings.keyring.read(token)
-        row = await self._ports.store.get_hook(run_id, hook_id)
-        if row is None:
-            raise HookNotFound("no such hook: its run was deleted")
-        return row
+        return await self._answering.find(token)
 
     async def resume_hook(
         self, token: str, payload: Any = None, *, actor: str | None = None
@@ -488,42 +424,7 @@ class Client:
         Raises `InvalidToken`, `HookNotFound`, `PayloadRejected` (the hook stays open),
         `HookAlreadyDecided`, `HookExpired`.
         """
-        check_note("actor", actor)
-        run_id, hook_id = self._settings.keyring.read(token)
-        carried = codec(checkpoint_type(payload, None), f"answer to hook {hook_id!r}")
-        text = carried.encode(payload)
-        row = await self._ports.store.get_hook(run_id, hook_id)
-        repeated = row is not None and row.status is not HookStatus.PENDING
-        if row is not None and not repeated:
-            row = await self._expired(row) or await self._answer(row, text, actor)
-        if row is None:
-            raise HookNotFound("no such hook: its run was deleted")
-        return _answered(row, text, repeated=repeated)
-
-    async def _expired(self, row: HookRow) -> HookRow | None:
-        """Win an overdue row over to EXPIRED before anybody is told so by the clock alone."""
-        if row.expires_at is None or row.expires_at > self._ports.clock.now():
-            return None
-        await self._ports.queue.send(
-            TimerDue(run_id=row.run_id, wait_id=row.hook_id, arm=0, due=row.expires_at)
-        )
-        return await self._ports.store.decide_hook(row.run_id, row.hook_id, expiry(row))
-
-    async def _answer(self, row: HookRow, text: str, actor: str | None) -> HookRow | None:
-        if row.schema is not None:
-            errors = problems(row.schema, text)
-            if errors:
-                raise PayloadRejected(errors)
-        message = HookDecided(
-            run_id=row.run_id,
-            hook_id=row.hook_id,
-            decision_id=decision_id(row, text),
-            payload=await self._values.put(text, f"answer to hook {row.name!r}"),
-            decided_at=self._ports.clock.now(),
-            actor=actor,
-        )
-        await self._ports.queue.send(message)
-        return await self._ports.store.decide_hook(row.run_id, row.hook_id, answer(message))
+        return await self._answering.answer(token, payload, actor)
 
     async def cancel(
         self, run_id: str, reason: str | None = None, *, actor: str | None = None
@@ -565,15 +466,6 @@ class Client:
 async def resume_hook(token: str, payload: Any = None, *, actor: str | None = None) -> Resumed:
     """Answer a hook with the client that the environment names; see `Client.resume_hook`."""
     return await Client.from_env().resume_hook(token, payload, actor=actor)
-
-
-def _answered(row: HookRow, text: str, *, repeated: bool) -> Resumed:
-    if row.status is not HookStatus.RECEIVED:
-        raise HookExpired(f"hook {row.name!r} is {row.status.lower()}: the answer came too late")
-    decided = decision_id(row, text)
-    if row.decision_id != decided:
-        raise HookAlreadyDecided(f"hook {row.name!r} was answered otherwise before")
-    return Resumed(row.run_id, row.hook_id, decided, repeated)
 
 
 def _same_start(standing: RunHeader, digest: str, key: str) -> str:

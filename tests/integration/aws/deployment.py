@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import pytest
+from botocore.session import Session
 from moto.core.utils import unix_time_millis
 from moto.sqs.models import sqs_backends
 
@@ -24,6 +24,7 @@ from stepwell.adapters.aws.handlers.step import StepFunction
 from stepwell.adapters.aws.handlers.sweeper import Sweeper
 from stepwell.adapters.aws.handlers.telemetry import metrics
 from stepwell.adapters.aws.handlers.worker import Worker
+from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.table import Table
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.adapters.local.clock import SkippingClock
@@ -60,7 +61,7 @@ class LambdaContext:
 class Deployed:
     """The parts of one deployment."""
 
-    session: boto3.session.Session
+    session: Session
     environment: WorkerEnvironment
     clock: SkippingClock
     aws: AwsDeployment
@@ -239,12 +240,14 @@ def open_deployment(leave: Any = None) -> Iterator[Deployed]:
     """A table, a bucket, queues, a secret and a schedule group, and all functions on them."""
     with faulty_moto(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_DEFAULT_REGION", REGION)
-        session = boto3.session.Session(region_name=REGION)
-        sqs = session.client("sqs")
+        session = open_session(region=REGION)
+        sqs = session.create_client("sqs")
         _make_queues(sqs)
-        session.client("secretsmanager").create_secret(Name="keys", SecretString=json.dumps(KEYS))
-        session.client("scheduler").create_schedule_group(Name="stepwell")
-        s3: Any = session.client("s3")
+        session.create_client("secretsmanager").create_secret(
+            Name="keys", SecretString=json.dumps(KEYS)
+        )
+        session.create_client("scheduler").create_schedule_group(Name="stepwell")
+        s3: Any = session.create_client("s3")
         s3.create_bucket(Bucket="values", CreateBucketConfiguration={"LocationConstraint": REGION})
         table = Table("stepwell", session=session, region=REGION)
         table.create()

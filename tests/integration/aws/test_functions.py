@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import logging
@@ -75,6 +76,8 @@ def load(deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for each in loaded:
         each.close()
         each._aws.close()
+    gc.unfreeze()
+    gc.enable()  # also if one could not be loaded
     package.handlers, package.level, package.propagate = before
     handler.setStream(stream)
     sys.modules.pop("flows_of_a_test", None)
@@ -88,6 +91,12 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", ["worker", "step", "inbox", "sweeper"])
 def test_a_function_is_thin(name: str) -> None:
     assert len((FUNCTIONS / name / "app.py").read_text().splitlines()) < 30
+
+
+@pytest.mark.parametrize("name", ["worker", "step", "inbox", "sweeper"])
+def test_the_garbage_collector_rests_only_while_a_function_is_loaded(load: Load, name: str) -> None:
+    load(name)
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("name", ["worker", "step", "inbox", "sweeper"])

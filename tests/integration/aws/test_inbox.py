@@ -10,7 +10,7 @@ from stepwell import hook, workflow
 from stepwell.core.messages import HookDecided, TimerDue, Wake
 from stepwell.core.records import RunStatus
 from stepwell.core.tokens import Keyring
-from tests.contract.given import run
+from tests.contract.given import START, run
 from tests.integration.aws.deployment import MAX_RECEIVES, Deployed, LambdaContext
 
 
@@ -258,7 +258,7 @@ def test_a_timer_is_handed_on_when_it_is_due_and_never_before(deployed: Deployed
 
 def test_a_token_of_a_new_key_is_known_at_once(deployed: Deployed, ask: Any) -> None:
     run_id, _ = asked(deployed, ask)
-    deployed.session.client("secretsmanager").put_secret_value(
+    deployed.session.create_client("secretsmanager").put_secret_value(
         SecretId="keys",
         SecretString='{"k1": "a-secret-of-enough-letters", "k2": "another-of-enough-letters"}',
     )
@@ -270,3 +270,11 @@ def test_a_token_of_a_new_key_is_known_at_once(deployed: Deployed, ask: Any) -> 
     deployed.deliver("inbox")
     deployed.pump()
     assert deployed.header(run_id).result == "5"
+
+
+@pytest.mark.parametrize("due", [START + 1_801_000, 9_000_000_000_000_000])
+def test_a_timer_that_would_go_round_for_ever_is_refused(deployed: Deployed, due: int) -> None:
+    deployed.send("inbox", TimerDue(run_id="r", wait_id="w", arm=1, due=due))
+    deployed.deliver("inbox")
+    assert deployed.held("inbox") == []
+    assert refused(deployed)[0] == "NotSoDue"

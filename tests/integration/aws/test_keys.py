@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
 from stepwell.adapters.aws.secret import FRESH, KeySecret
+from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.local.clock import SkippingClock
 from stepwell.engine.ports import TransientError
 from stepwell.errors import UsageError
@@ -39,8 +39,8 @@ class Given:
 @pytest.fixture
 def given() -> Iterator[Given]:
     with faulty_moto():
-        session = boto3.session.Session(region_name=REGION)
-        client = session.client("secretsmanager")
+        session = open_session(region=REGION)
+        client = session.create_client("secretsmanager")
         client.create_secret(Name="keys", SecretString=ONE)
         clock = SkippingClock(START)
         yield Given(KeySecret(session, "keys", clock), clock, client)
@@ -86,15 +86,15 @@ def test_a_secret_that_was_spoilt_is_told(given: Given) -> None:
 
 
 def test_a_secret_that_is_not_there_is_told(given: Given) -> None:
-    session = boto3.session.Session(region_name=REGION)
+    session = open_session(region=REGION)
     with pytest.raises(ClientError, match="ResourceNotFound"):
         KeySecret(session, "other", given.clock).refresh()
 
 
 def test_without_any_keys_a_failure_in_passing_is_one(given: Given) -> None:
-    session = boto3.session.Session(region_name=REGION)
+    session = open_session(region=REGION)
     fresh = KeySecret(session, "keys", given.clock)
-    fresh._client = session.client("secretsmanager")
+    fresh._client = session.create_client("secretsmanager")
     Storage.fault(None, fresh._client, "GetSecretValue", *["500"] * 9)  # type: ignore[arg-type]
     with pytest.raises(TransientError):
         fresh.refresh()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import boto3
 import pytest
+from botocore.session import Session
 
 from stepwell.adapters.aws.environment import ClientEnvironment, Environment
+from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.wiring import open_aws
 from stepwell.engine.ports import TransientError
 from stepwell.errors import UsageError
@@ -25,34 +26,34 @@ OUTPUTS = {
 
 
 @pytest.fixture
-def session() -> Iterator[boto3.session.Session]:
+def session() -> Iterator[Session]:
     with faulty_moto():
-        yield boto3.session.Session(region_name=REGION)
+        yield open_session(region=REGION)
 
 
-def create(session: boto3.session.Session, outputs: dict[str, str]) -> None:
+def create(session: Session, outputs: dict[str, str]) -> None:
     template = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Resources": {"Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "queue"}}},
         "Outputs": {name: {"Value": value} for name, value in outputs.items()},
     }
-    session.client("cloudformation").create_stack(
+    session.create_client("cloudformation").create_stack(
         StackName="orders", TemplateBody=json.dumps(template)
     )
 
 
-def test_a_client_is_told_all_it_needs(session: boto3.session.Session) -> None:
+def test_a_client_is_told_all_it_needs(session: Session) -> None:
     create(session, OUTPUTS)
     found = ClientEnvironment.from_stack("orders", session)
     assert (found.table, found.keys_secret) == ("table", "keys")
 
 
-def test_a_stack_that_is_not_there_is_told(session: boto3.session.Session) -> None:
+def test_a_stack_that_is_not_there_is_told(session: Session) -> None:
     with pytest.raises(UsageError, match="no stack 'orders' in eu-central-1"):
         ClientEnvironment.from_stack("orders", session)
 
 
-def test_a_stack_of_something_else_is_told(session: boto3.session.Session) -> None:
+def test_a_stack_of_something_else_is_told(session: Session) -> None:
     create(session, {"Table": "table"})
     with pytest.raises(UsageError, match="Bucket: is missing; RunQueueUrl: is missing"):
         ClientEnvironment.from_stack("orders", session)
@@ -62,7 +63,7 @@ def test_a_session_without_a_region_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
-    nowhere = boto3.session.Session()
+    nowhere = open_session()
     with pytest.raises(UsageError, match="no AWS region"):
         ClientEnvironment.from_stack("orders", nowhere)
     environment = Environment(table="table", bucket="bucket", run_queue_url=OUTPUTS["RunQueueUrl"])
@@ -74,20 +75,20 @@ def test_a_session_without_a_region_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     ("kinds", "error"), [(["denied"], UsageError), (["500"] * 9, TransientError)]
 )
 def test_a_stack_that_cannot_be_read_is_told(
-    session: boto3.session.Session,
+    session: Session,
     monkeypatch: pytest.MonkeyPatch,
     kinds: list[str],
     error: type[Exception],
 ) -> None:
     create(session, OUTPUTS)
-    client = session.client("cloudformation")
+    client = session.create_client("cloudformation")
     Storage.fault(None, client, "DescribeStacks", *kinds)  # type: ignore[arg-type]
-    monkeypatch.setattr(session, "client", lambda *_, **__: client)
+    monkeypatch.setattr(session, "create_client", lambda *_, **__: client)
     with pytest.raises(error):
         ClientEnvironment.from_stack("orders", session)
 
 
-def test_without_a_secret_there_are_no_settings(session: boto3.session.Session) -> None:
+def test_without_a_secret_there_are_no_settings(session: Session) -> None:
     environment = Environment(table="table", bucket="bucket", run_queue_url=OUTPUTS["RunQueueUrl"])
     with open_aws(environment, session) as aws:
         for ask in (lambda: aws.settings, aws.refresh):

@@ -58,9 +58,6 @@ def stuck(deployed: Deployed, run_id: str) -> Attention:
     return note
 
 
-# -- dead letters of the run queue -----------------------------------------------------------
-
-
 def test_a_dead_message_marks_its_run_stuck_and_is_kept_on_the_mark(
     deployed: Deployed, ask: Any
 ) -> None:
@@ -202,9 +199,6 @@ def test_a_body_too_long_for_a_mark_is_kept_in_its_row(deployed: Deployed, ask: 
     assert len(deployed.aws.clients.s3.list_objects_v2(Bucket="values")["Contents"]) == 1
 
 
-# -- dead letters of the other queues --------------------------------------------------------
-
-
 def test_a_dead_attempt_marks_its_run_stuck(deployed: Deployed, ask: Any) -> None:
     run_id = waiting(deployed, ask)
     attempt = StepAttempt(run_id=run_id, step="s:1", name="s", order=2)
@@ -282,9 +276,6 @@ def test_a_token_is_not_kept(deployed: Deployed, ask: Any) -> None:
     assert proof not in str(deployed.kept())
 
 
-# -- overdue waits ---------------------------------------------------------------------------
-
-
 def test_nothing_is_woken_when_nothing_is_overdue(deployed: Deployed, ask: Any, nap: Any) -> None:
     waiting(deployed, ask)
     waiting(deployed, nap)
@@ -328,26 +319,45 @@ def test_without_time_the_sweep_is_left_to_the_next_one(deployed: Deployed, nap:
     assert deployed.sweeper.handle(_TICK, LambdaContext())["woken"] == 1
 
 
-def test_the_walk_through_the_hooks_goes_on_where_it_stopped(
-    deployed: Deployed, ask: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stepwell.adapters.aws.handlers.overdue._PAGE", 1)
-    monkeypatch.setattr("stepwell.adapters.aws.handlers.overdue._PAGES", 2)
-    for _ in range(3):
-        waiting(deployed, ask)
-        deployed.clock.advance(1)
-    deployed.clock.advance(4_000_000)
-    woken = [deployed.sweeper.handle(_TICK, LambdaContext())["woken"] for _ in range(3)]
-    assert woken == [2, 1, 2]
-
-
-def test_a_place_written_by_another_version_is_forgotten(deployed: Deployed, ask: Any) -> None:
+def test_hooks_that_are_in_time_are_not_read(deployed: Deployed, ask: Any) -> None:
     waiting(deployed, ask)
-    deployed.aws.table.put(
-        {"pk": {"S": "L#sweeper"}, "sk": {"S": "hooks"}, "cursor": {"S": "of another version"}}
-    )
-    deployed.clock.advance(4_000_000)
-    assert deployed.sweeper.handle(_TICK, LambdaContext())["woken"] == 1
+    left = deployed.fault(deployed.aws.table.client, "BatchGetItem", "denied")
+    assert deployed.sweeper.handle(_TICK, LambdaContext())["woken"] == 0
+    assert left == ["denied"]
+
+
+@pytest.mark.parametrize("kind", ["ask", "nap"])
+def test_the_longer_a_wait_is_overdue_the_more_seldom_its_run_is_woken(
+    deployed: Deployed, ask: Any, nap: Any, kind: str
+) -> None:
+    waiting(deployed, ask if kind == "ask" else nap)
+    deployed.clock.advance((3_600_000 if kind == "ask" else 600_000) + 180_000)
+    woken = []
+    for minute in range(3, 200):
+        found = deployed.sweeper.handle(_TICK, LambdaContext())
+        assert found["oldest_overdue_ms"] == minute * 60_000
+        woken += [minute] * found["woken"]
+        deployed.clock.advance(60_000)
+    assert woken[:9] == [3, 4, 5, 6, 7, 8, 10, 12, 14]
+    assert woken[9:] == [16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192]
+
+
+def test_a_spoilt_header_keeps_nobody_else_from_being_woken(
+    deployed: Deployed, ask: Any, nap: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    for each in (ask, nap):
+        spoilt = waiting(deployed, each)
+        deployed.aws.table.client.update_item(
+            TableName="stepwell",
+            Key={"pk": {"S": f"R#{spoilt}"}, "sk": {"S": "A"}},
+            UpdateExpression="SET #s = :s",
+            ExpressionAttributeNames={"#s": "status"},
+            ExpressionAttributeValues={":s": {"S": "of-a-later-version"}},
+        )
+        waiting(deployed, each)
+    deployed.clock.advance(3_600_000 + 180_000)
+    assert deployed.sweeper.handle(_TICK, LambdaContext())["woken"] >= 1
+    assert "of-a-later-version" not in caplog.text
 
 
 def test_a_sweep_that_fails_fails_its_function(deployed: Deployed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -169,7 +170,9 @@ def test_what_follows_a_failed_message_of_a_batch_fails_with_it(
 
 def test_keys_that_cannot_be_read_give_the_message_back(deployed: Deployed, greet: Any) -> None:
     run(deployed.client.start(greet, "ann"))
-    deployed.session.client("secretsmanager").put_secret_value(SecretId="keys", SecretString="{}")
+    deployed.session.create_client("secretsmanager").put_secret_value(
+        SecretId="keys", SecretString="{}"
+    )
     aws = open_aws(deployed.environment, deployed.session, clock=deployed.clock)
     fresh = Worker(aws, MAX_RECEIVES)
     response = fresh.handle(deployed.event("run.fifo"), LambdaContext())
@@ -304,3 +307,32 @@ def test_a_process_lives_on_when_its_message_cannot_be_deleted(
         assert len(deployed.held("run.fifo")) == 1
     finally:
         release.set()
+
+
+def test_a_row_that_cannot_be_read_fails_nobodys_turn_for_publishing(
+    deployed: Deployed, greet: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    definition = greet.definition
+    deployed.aws.table.put(
+        {"pk": {"S": f"W#{definition.name}"}, "sk": {"S": "current"}, "name": {"S": "spoilt"}}
+    )
+    handle = run(deployed.client.start(greet, "you"))
+    assert deployed.deliver("run.fifo", 1) == []
+    assert deployed.header(handle.id).status is RunStatus.COMPLETED
+    assert "cannot be published" in caplog.text
+
+
+def test_publishing_ends_before_its_function_does(
+    deployed: Deployed, greet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("stepwell.adapters.aws.handlers.worker._TIME_TO_PUBLISH", 1)
+    monkeypatch.setattr(type(deployed.aws.store), "get_definition", never)
+    run(deployed.client.start(greet, "you"))
+    assert deployed.deliver("run.fifo", 1, left=2) == []
+    monkeypatch.undo()
+    run(deployed.client.start(greet, "you"))
+    deployed.deliver("run.fifo", 1)
+    assert len(run(deployed.client.list_definitions()).items) >= 1

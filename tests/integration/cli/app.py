@@ -150,6 +150,23 @@ def hold(name: str) -> int:
     return len(Path(f"{name}.entries").read_text().split())
 
 
+@step(name="hold_away", dispatch="worker", retry=RetryPolicy(initial="20ms", jitter="none"))
+def hold_away(name: str) -> int:
+    """As `hold`, and dispatched."""
+    with Path(f"{name}.entries").open("a") as entries:
+        entries.write("entered\n")
+    print(f"holding {name}")
+    while not Path(f"{name}.release").exists():
+        time.sleep(0.01)
+    return current.attempt
+
+
+@workflow
+async def holds_away(name: str) -> int:
+    await hook("go")
+    return await hold_away.aio(name)
+
+
 @workflow
 async def holds(name: str) -> int:
     await hook("go")

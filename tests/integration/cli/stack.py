@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from stepwell.adapters.aws.environment import ClientEnvironment
+from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.authoring.registry import registry
 from stepwell.cli.main import run_command
@@ -125,7 +125,7 @@ def deployed(
         patch.delenv(name, raising=False)
     level = logging.getLogger("stepwell.local").level
     with open_storage() as storage:
-        session = boto3.session.Session(region_name=REGION)
+        session = open_session(region=REGION)
         _make_stack(session, storage.table.name)
         environment = ClientEnvironment.from_stack(STACK, session)
         aws = open_aws(environment, session)
@@ -137,7 +137,7 @@ def deployed(
 
 
 def _make_stack(session: Any, table: str) -> None:
-    secret = session.client("secretsmanager").create_secret(
+    secret = session.create_client("secretsmanager").create_secret(
         Name="keys", SecretString=json.dumps({"k1": "only for tests, not a secret" * 2})
     )
     outputs = {
@@ -161,6 +161,6 @@ def _make_stack(session: Any, table: str) -> None:
         },
         "Outputs": {name: {"Value": value} for name, value in outputs.items()},
     }
-    session.client("cloudformation").create_stack(
+    session.create_client("cloudformation").create_stack(
         StackName=STACK, TemplateBody=json.dumps(template)
     )

@@ -157,14 +157,15 @@ def test_a_target_that_cannot_be_meant_is_refused(
     assert "Traceback" not in done.err
 
 
-def test_without_boto3_it_says_what_to_install(
+def test_without_botocore_it_says_what_to_install(
     stack: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "stepwell.adapters.aws.deployment", raising=False)
-    monkeypatch.setitem(sys.modules, "boto3.session", None)
+    for name in ("deployment", "session"):
+        monkeypatch.delitem(sys.modules, f"stepwell.adapters.aws.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
     done = stack("runs", "list")
     assert done.code == 1
-    assert done.err.splitlines() == ["Error: --stack needs boto3: pip install 'stepwell[aws]'"]
+    assert done.err.splitlines() == ["Error: --stack needs botocore: pip install 'stepwell[aws]'"]
 
 
 #: Nothing that could hold credentials, and no network to ask for them.

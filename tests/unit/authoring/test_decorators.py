@@ -106,3 +106,40 @@ def test_a_name_that_cannot_stand_in_an_id_is_refused(name: str) -> None:
         step(name=name)(body)
     with pytest.raises(DefinitionError, match="workflow name"):
         workflow(name=name)(body)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "dispatch", "expected"),
+    [
+        (None, None, "inline"),
+        ("60s", None, "inline"),
+        ("60001ms", None, "worker"),
+        ("1h", None, "worker"),
+        ("1h", "inline", "inline"),
+        (None, "worker", "worker"),
+        ("1s", "worker", "worker"),
+    ],
+)
+def test_a_step_is_dispatched_when_it_says_so_or_may_take_more_than_a_minute(
+    timeout: Any, dispatch: Any, expected: str
+) -> None:
+    @step(timeout=timeout, dispatch=dispatch)
+    async def one() -> None: ...
+
+    assert one.definition.dispatch == expected
+
+
+def test_a_streaming_step_can_be_dispatched() -> None:
+    @step(stream=True, dispatch="worker")
+    async def told() -> AsyncIterator[str | Result[int]]:
+        yield Result(1)
+
+    assert told.definition.dispatch == "worker"
+
+
+@pytest.mark.parametrize("dispatch", ["", "Worker", "elsewhere", True, 1])
+def test_dispatch_is_one_of_two(dispatch: Any) -> None:
+    with pytest.raises(DefinitionError, match='dispatch is "inline" or "worker"'):
+
+        @step(dispatch=dispatch)
+        async def one() -> None: ...

@@ -16,6 +16,7 @@ from stepwell.core.decide import (
     due_decisions,
     expiry,
     first_event,
+    lost_cancel,
     reference_time,
 )
 from stepwell.core.messages import (
@@ -24,10 +25,20 @@ from stepwell.core.messages import (
     HookDecided,
     Message,
     StartRun,
+    StepReported,
     TimerDue,
     Wake,
+    dump_message,
 )
-from stepwell.core.records import Decision, HookRow, HookStatus, RunHeader, RunStatus
+from stepwell.core.records import (
+    Attention,
+    Decision,
+    HookRow,
+    HookStatus,
+    RunHeader,
+    RunStatus,
+    StepRow,
+)
 from stepwell.core.state import RunState, fold
 
 STARTED = e.RunStarted(at=100, workflow="w", version="1", input="{}", seed="s")
@@ -182,3 +193,114 @@ def test_a_start_message_records_nothing_by_itself() -> None:
         run_id="r", workflow="w", version="1", input="{}", input_digest="i", seed="s", created_at=1
     )
     assert decide(state(), [], message, 200) == []
+
+
+# -- dispatched steps ------------------------------------------------------------------------------
+
+DISPATCHED = e.StepStarted(at=110, step="s:1", name="s", digest="d", attempt=1, input="{}")
+COMPLETED = e.StepCompleted(
+    at=210, step="s:1", name="s", digest="d", attempt=1, result="1", output=0
+)
+IN_STEP = e.HookOpened(at=200, hook="s:1>ask:1", name="ask", step="s:1")
+SUSPENDED = e.StepSuspended(
+    at=210, step="s:1", name="s", digest="d", attempt=1, entry=1, output=0, save_id=None
+)
+ANSWERED_IN_STEP = replace(ANSWERED, hook_id="s:1>ask:1", step="s:1")
+
+
+def came_of(*events: e.Event, order: int = 2, **changes: Any) -> StepRow:
+    row = StepRow(run_id="r", step="s:1", revision=2, order=order, claim="m#1#n")
+    return replace(row, outcome=e.dump_events(events).decode(), **changes)
+
+
+def test_what_came_of_an_attempt_is_recorded_whatever_woke_the_run() -> None:
+    row = came_of(COMPLETED)
+    for message in (WAKE, DUE, StepReported(run_id="r", step="s:1", order=2, claim="m#1#n")):
+        assert decide(state(DISPATCHED), [], message, 260, [row]) == [replace(COMPLETED, at=260)]
+
+
+def test_an_attempt_that_is_not_over_comes_to_nothing_yet() -> None:
+    row = StepRow(run_id="r", step="s:1", revision=1, order=2, claim="m#1#n", until=500)
+    assert decide(state(DISPATCHED), [], WAKE, 260, [row]) == []
+
+
+def test_what_came_of_an_attempt_is_recorded_once() -> None:
+    assert decide(state(DISPATCHED, COMPLETED), [], WAKE, 260, [came_of(COMPLETED)]) == []
+
+
+@pytest.mark.parametrize("order", [1, 3])
+def test_what_came_of_another_attempt_is_not_recorded(order: int) -> None:
+    assert decide(state(DISPATCHED), [], WAKE, 260, [came_of(COMPLETED, order=order)]) == []
+
+
+def test_what_came_of_a_step_that_was_cancelled_is_not_recorded() -> None:
+    cancelled = e.StepCancelled(at=150, step="s:1", name="s", digest="d")
+    assert decide(state(DISPATCHED, cancelled), [], WAKE, 260, [came_of(COMPLETED)]) == []
+
+
+def test_the_events_of_an_outcome_stay_in_their_order() -> None:
+    events = decide(state(DISPATCHED), [], WAKE, 260, [came_of(IN_STEP, SUSPENDED)])
+    assert events == [replace(IN_STEP, at=260), replace(SUSPENDED, at=260)]
+
+
+@pytest.mark.parametrize("decided_at", [100, 200, 205, 210, 250])
+def test_an_answer_and_the_outcome_it_overtook_are_both_recorded_once(decided_at: int) -> None:
+    """Whatever the clocks of the answering process and of the step's say."""
+    rows = [replace(ANSWERED_IN_STEP, decided_at=decided_at)]
+    told = replace(RECEIVED, at=206, hook="s:1>ask:1", step="s:1")
+    for outcome in (came_of(IN_STEP, SUSPENDED), came_of(told, SUSPENDED)):
+        events = decide(state(DISPATCHED), rows, WAKE, 260, [outcome])
+        kinds = [event.type for event in events]
+        assert kinds.count("HookReceived") == kinds.count("StepSuspended") == 1
+        assert fold([STARTED, DISPATCHED, *events]).steps["s:1"].woken
+
+
+def test_outcomes_of_a_slow_clock_do_not_make_time_run_backwards() -> None:
+    late = replace(COMPLETED, at=90)
+    assert decide(state(DISPATCHED), [], WAKE, 80, [came_of(late)]) == [replace(late, at=110)]
+
+
+def _flagged(note: Attention | None, *, cancel_requested: bool = True) -> RunHeader:
+    return RunHeader(
+        run_id="r",
+        workflow="w",
+        version="1",
+        status=RunStatus.SUSPENDED,
+        input="{}",
+        input_digest="d",
+        seed="s",
+        created_at=1,
+        updated_at=1,
+        attention=note,
+        cancel_requested=cancel_requested,
+    )
+
+
+def _stuck(message: str | None = None) -> Attention:
+    return Attention(kind="STUCK", reason="r", since=1, message=message)
+
+
+def test_a_stuck_run_that_was_to_be_cancelled_is_cancelled_without_the_message() -> None:
+    lost = lost_cancel(RunState(), _flagged(_stuck()), 5)
+    assert lost == e.CancelRequested(at=5, request_id="lost", reason=None, actor=None)
+    assert lost_cancel(RunState(), _flagged(_stuck("no json")), 5) == lost
+
+
+def test_a_cancel_on_the_mark_says_who_asked_and_why() -> None:
+    message = CancelRun(run_id="r", request_id="q", reason="enough", actor="ann")
+    lost = lost_cancel(RunState(), _flagged(_stuck(dump_message(message))), 5)
+    assert lost == e.CancelRequested(at=5, request_id="q", reason="enough", actor="ann")
+
+
+@pytest.mark.parametrize(
+    ("note", "flag"),
+    [(None, True), (Attention(kind="BLOCKED", reason="r", since=1), True), (_stuck(), False)],
+)
+def test_otherwise_a_cancel_comes_by_its_message(note: Attention | None, flag: bool) -> None:
+    assert lost_cancel(RunState(), _flagged(note, cancel_requested=flag), 5) is None
+
+
+def test_a_cancel_is_recorded_once() -> None:
+    state = RunState()
+    state.cancel = e.CancelRequested(at=1, request_id="q", reason=None, actor=None)
+    assert lost_cancel(state, _flagged(_stuck()), 5) is None

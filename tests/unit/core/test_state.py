@@ -223,3 +223,61 @@ def test_a_late_outcome_of_a_cancelled_step_is_recorded_and_changes_nothing() ->
     cancelled = step_event("StepCancelled", "a:1", 6, 1)
     state = fold([STARTED, cancelled, step_event("StepCompleted", "a:1", 7, 1)])
     assert state.steps["a:1"].status == "cancelled"
+
+
+# -- dispatched steps ------------------------------------------------------------------------------
+
+
+def dispatched(at: int, attempt: int = 1) -> e.StepStarted:
+    return e.StepStarted(at=at, step="a:1", name="a", digest="d", attempt=attempt, input='{"n":1}')
+
+
+def came_to(kind: str, at: int) -> e.Event:
+    return step_event(kind, "a:1", at, 1)
+
+
+def test_an_attempt_with_input_is_under_way_under_the_number_of_its_event() -> None:
+    step = fold([STARTED, dispatched(10)]).steps["a:1"]
+    assert (step.order, step.input, step.attempts) == (2, '{"n":1}', 1)
+
+
+def test_an_attempt_without_input_is_not_under_way_elsewhere() -> None:
+    state = fold([STARTED, step_event("StepStarted", "a:1", 10, 1)])
+    assert state.steps["a:1"].order == 0
+    assert state.waits() == ()
+
+
+@pytest.mark.parametrize(
+    "kind", ["StepCompleted", "StepFailed", "StepRetryScheduled", "StepSuspended", "StepCancelled"]
+)
+def test_whatever_comes_of_an_attempt_ends_it_and_the_input_stays(kind: str) -> None:
+    step = fold([STARTED, dispatched(10), came_to(kind, 20)]).steps["a:1"]
+    assert (step.order, step.input) == (0, '{"n":1}')
+
+
+def test_a_run_waits_for_an_attempt_under_way_and_no_alarm_wakes_it() -> None:
+    state = fold([STARTED, dispatched(10)])
+    assert state.waits() == (Wait(kind="step", id="a:1", name="a", since=10),)
+    assert state.next_alarm() is None
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_an_answer_to_an_entry_under_way_is_remembered_when_it_suspends(opened: bool) -> None:
+    hook = hook_event("HookOpened", "a:1>h:1", 11, 3)
+    log = [STARTED, dispatched(10), *[hook] * opened, hook_event("HookReceived", "a:1>h:1", 12, 1)]
+    assert fold([*log, came_to("StepSuspended", 20)]).steps["a:1"].woken
+
+
+def test_what_was_decided_before_an_entry_began_does_not_wake_it_again() -> None:
+    log = [STARTED, dispatched(10), hook_event("HookOpened", "a:1>h:1", 11, 3)]
+    log += [came_to("StepSuspended", 12), hook_event("HookReceived", "a:1>h:1", 13, 1)]
+    assert fold(log).steps["a:1"].woken
+    log.append(dispatched(14))
+    assert not fold(log).steps["a:1"].woken
+    assert not fold([*log, came_to("StepSuspended", 20)]).steps["a:1"].woken
+
+
+def test_an_inline_entry_that_suspends_knows_of_what_was_decided_meanwhile() -> None:
+    log = [STARTED, step_event("StepStarted", "a:1", 10, 1)]
+    log += [hook_event("HookReceived", "a:1>h:1", 11, 1), came_to("StepSuspended", 12)]
+    assert not fold(log).steps["a:1"].woken

@@ -10,7 +10,7 @@ from stepwell.adapters.local.clock import SkippingClock
 from stepwell.core import events as e
 from stepwell.core.events import Commit
 from stepwell.core.state import RunState
-from stepwell.engine.journal import Fenced, Journal
+from stepwell.engine.journal import AttemptJournal, Fenced, Journal
 
 
 class SlowLog:
@@ -77,5 +77,25 @@ def test_the_loser_of_an_event_number_is_fenced_for_good() -> None:
             with pytest.raises(Fenced):
                 await begun.flush()
         assert begun.durable == 0
+
+    asyncio.run(play())
+
+
+def test_what_an_attempt_learns_leaves_with_its_outcome_and_not_as_a_commit() -> None:
+    async def play() -> None:
+        log = SlowLog()
+        store: object = log
+        state = RunState()
+        state.apply(e.RunStarted(at=1, workflow="w", version="1", input="{}", seed="s"))
+        learned = AttemptJournal(store, SkippingClock(1), "r", "m#1#n", state)  # type: ignore[arg-type]
+        opened = e.HookOpened(at=2, hook="s:1>h:1", name="h", step="s:1")
+        learned.record(opened)
+        assert not learned.needs_flush
+        await learned.flush()
+        assert log.puts == 0
+        assert learned.events == (opened,)
+        # What it saves is judged by what was durable when it began.
+        assert learned.durable == 1
+        assert state.hooks["s:1>h:1"].open
 
     asyncio.run(play())

@@ -19,13 +19,14 @@ from aws_lambda_powertools.event_handler import (
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.models import APIKey, APIKeyIn, HTTPBearer
 
+from stepwell.api.about import About
 from stepwell.api.endpoints import COMMON_HEADERS, ClientProvider, Endpoint, request_id
 from stepwell.api.hooks import TOKEN_RULE, Hooks
 from stepwell.api.log import quieten_powertools, record
 from stepwell.api.pages import HEADERS, HTML, prefers_html, problem_page
 from stepwell.api.problems import BODY_LIMIT, MEDIA_TYPE, Refusal, problem_body, refusal_of
 from stepwell.api.runs import Runs
-from stepwell.api.workflows import Itself, Workflows
+from stepwell.api.workflows import Workflows
 
 _SECURITY: list[dict[str, list[str]]] = [{"iam": []}, {"jwt": []}]
 
@@ -50,7 +51,7 @@ def add_routes(
         *Runs(client, body_limit).endpoints(),
         *Workflows(client).endpoints(),
         *Hooks(client, body_limit).endpoints(),
-        *Itself(cache(lambda: _document(app))).endpoints(),
+        *About(cache(lambda: _document(app))).endpoints(),
     )
     for each in endpoints:
         _add(app, each)

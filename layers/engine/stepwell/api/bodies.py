@@ -81,7 +81,7 @@ def refuse_unless(kind: str, *known: str) -> None:
 
 
 def parse_json(text: str) -> Any:
-    """What JSON text stands for. Raises `Refusal` on anything that JSON readers might not agree on."""
+    """What JSON text stands for. Raises `Refusal` on all that JSON readers might not agree on."""
     try:
         value = json.loads(
             text,

@@ -50,7 +50,8 @@ Cursor = Annotated[
 class Endpoint:
     """One route: how it is reached, what answers, and what the OpenAPI document says of it.
 
-    `problems` are the codes of `problems.KINDS` that it may answer with, beside those of all routes.
+    `problems` are the codes in `problems.KINDS` that it may answer with, beside those of all
+    routes.
     """
 
     method: str

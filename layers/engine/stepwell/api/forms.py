@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stepwell.api.bodies import parse_json
-from stepwell.api.problems import found
+from stepwell.api.problems import flaw
 from stepwell.errors import PayloadRejected
 
 #: The one field of a form that is no object's.
@@ -57,7 +57,7 @@ class Form:
         Raises `PayloadRejected` on fields that were not asked for, `Refusal` on bad JSON text.
         """
         known = {each.name for each in self.fields}
-        strange = [found(f"/{name}", "not asked for") for name in given if name not in known]
+        strange = [flaw(f"/{name}", "not asked for") for name in given if name not in known]
         if strange:
             raise PayloadRejected(strange)
         if self.whole:

@@ -34,7 +34,7 @@ from stepwell.api.endpoints import (
 from stepwell.api.forms import form_of
 from stepwell.api.models import Answered, HookPage, HookView
 from stepwell.api.pages import HEADERS, HTML, answered_page, hook_page, prefers_html
-from stepwell.api.problems import Refusal, found, shortened
+from stepwell.api.problems import Refusal, flaw, shortened
 from stepwell.client import PendingHook, Resumed
 from stepwell.core.records import HookRow
 from stepwell.errors import PayloadRejected
@@ -56,7 +56,7 @@ class Hooks:
         self._body_limit = body_limit
 
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """What there is."""
+        """The routes, for `add_routes` to add."""
         view: Any = {
             "description": "The hook, as a page or as JSON.",
             "content": {JSON: {"model": HookView}, **_PAGE},
@@ -206,7 +206,7 @@ def _form_again(hook: HookRow, given: Any, error: PayloadRejected | Refusal) -> 
     if isinstance(error, PayloadRejected):
         flaws, status = shortened(error.errors), 422
     else:
-        flaws, status = [found("", error.detail)], error.kind.status
+        flaws, status = [flaw("", error.detail)], error.kind.status
     return _html(hook_page(hook, form_of(hook.schema), given=given, flaws=flaws), status=status)
 
 

@@ -123,7 +123,7 @@ def refusal_of(error: Exception) -> Refusal:
     return Refusal("internal_error", "The request could not be worked off. Quote its request id.")
 
 
-def found(pointer: str, message: str) -> dict[str, str]:
+def flaw(pointer: str, message: str) -> dict[str, str]:
     """One thing that is wrong with a body: where, by JSON pointer, and what."""
     return {"pointer": pointer, "message": message}
 
@@ -148,7 +148,7 @@ def _too_large(error: PayloadTooLarge) -> Refusal:
 
 
 def _unfit(error: PayloadError) -> Refusal:
-    errors = [found("", f"value at {error.path}: {error.reason}")]
+    errors = [flaw("", f"value at {error.path}: {error.reason}")]
     return Refusal("invalid_body", "The body holds a value that cannot be kept.", errors=errors)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from aws_lambda_powertools.event_handler import Request, Response
 from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Query
@@ -23,9 +23,9 @@ from stepwell.api.endpoints import (
     reply,
 )
 from stepwell.api.models import CancelAccepted, CancelRequest, EventPage, Run, RunPage, StartRequest
-from stepwell.api.problems import Refusal, found, pointer
+from stepwell.api.problems import Refusal, flaw, pointer
 from stepwell.client import Client
-from stepwell.core.records import RunStatus
+from stepwell.core.records import AttentionKind, RunStatus
 from stepwell.errors import DefinitionError, UsageError
 from stepwell.shapes import event_shape, run_shape, run_summary
 
@@ -53,7 +53,7 @@ def _read(model: type[M], body: Any) -> M:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        errors = [found(pointer(each["loc"]), each["msg"]) for each in error.errors()]
+        errors = [flaw(pointer(each["loc"]), each["msg"]) for each in error.errors()]
         raise Refusal(
             "invalid_body", "Correct the body and send it again.", errors=errors
         ) from None
@@ -71,7 +71,7 @@ class Runs:
         self._body_limit = body_limit
 
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """What there is."""
+        """The routes, for `add_routes` to add."""
         return (*self._changing(), *self._reading())
 
     def _changing(self) -> tuple[Endpoint, ...]:
@@ -178,7 +178,7 @@ class Runs:
         ] = None,
         status: Annotated[RunStatus | None, Query(description="With this status only.")] = None,
         attention: Annotated[
-            Literal["BLOCKED", "STUCK"] | None,
+            AttentionKind | None,
             Query(description="Those only that an operator has to look at, for this reason."),
         ] = None,
         limit: Limit = 50,
@@ -251,7 +251,7 @@ async def _cancel(client: Client, run_id: str, reason: str | None, by: str | Non
     try:
         await client.cancel(run_id, reason, actor=by)
     except UsageError as error:
-        raise Refusal("invalid_body", f"{error}.", errors=[found("/reason", str(error))]) from None
+        raise Refusal("invalid_body", f"{error}.", errors=[flaw("/reason", str(error))]) from None
 
 
 async def _shown(client: Client, run_id: str) -> dict[str, Any]:

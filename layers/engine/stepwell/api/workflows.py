@@ -1,16 +1,14 @@
-"""Published workflows, and the two routes about the API itself."""
+"""Published workflows: what can be started."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path
 
-from stepwell.api.bodies import JSON
 from stepwell.api.endpoints import ClientProvider, Cursor, Endpoint, Limit, page_of, reply
-from stepwell.api.models import Health, WorkflowDetail, WorkflowPage
+from stepwell.api.models import WorkflowDetail, WorkflowPage
 from stepwell.shapes import workflow_shape, workflow_summary
 
 
@@ -21,7 +19,7 @@ class Workflows:
         self._client = client
 
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """What there is."""
+        """The routes, for `add_routes` to add."""
         return (
             Endpoint(
                 method="GET",
@@ -62,46 +60,3 @@ class Workflows:
     ) -> Response[WorkflowDetail]:
         """`input_schema` is what the `input` of a start has to fit."""
         return reply(workflow_shape(await self._client().get_definition(workflow)))
-
-
-class Itself:
-    """The routes about the API itself. `document` makes the OpenAPI document."""
-
-    def __init__(self, document: Callable[[], str]) -> None:
-        self._document = document
-
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """What there is."""
-        return (
-            Endpoint(
-                method="GET",
-                rule="/healthz",
-                handle=self.health,
-                name="getHealth",
-                summary="See whether the API answers",
-                group="api",
-                model=Health,
-            ),
-            Endpoint(
-                method="GET",
-                rule="/openapi.json",
-                handle=self.openapi,
-                name="getOpenApi",
-                summary="Read this document",
-                group="api",
-                responses={
-                    200: {
-                        "description": "The OpenAPI document.",
-                        "content": {JSON: {"schema": {"type": "object"}}},
-                    }
-                },
-            ),
-        )
-
-    async def health(self) -> Response[Health]:
-        """Asks nothing of what is behind the API."""
-        return reply({"status": "ok"})
-
-    async def openapi(self) -> Response[Any]:
-        """What the API takes and gives, for tools."""
-        return reply(self._document())

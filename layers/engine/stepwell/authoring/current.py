@@ -34,7 +34,7 @@ class Current:
 
     @property
     def deadline(self) -> float | None:
-        """When the attempt is cut off, on the clock of `time.monotonic()`; None without a timeout."""
+        """When the attempt is cut off, by `time.monotonic()`; None without a timeout."""
         return self._step("deadline").deadline
 
     @property

@@ -206,13 +206,13 @@ def step(
 ) -> Any:
     """Declare a step: work whose outcome is recorded once and never done again after that.
 
-    `name` is what runs record, by default the function's own. `retry` says which failures are
-    tried again and when (default: `RetryPolicy()`, four attempts). `timeout` bounds each attempt: an
+    `name` is what runs record, by default the function's own. `retry` says which failures are tried
+    again and when (default: `RetryPolicy()`, four attempts). `timeout` bounds each attempt: an
     async body is cancelled, a sync one abandoned. `identity="name"` leaves the input out of the
     step's identity. `dispatch="worker"` has each attempt made outside of the turn, by the step
     queue, with a time limit and memory of its own; it is the default for a timeout above 60 s.
-    `stream=True` takes an async generator, whose chunks are stored as they come
-    and whose result is its final `yield Result(value)`.
+    `stream=True` takes an async generator, whose chunks are stored as they come and whose result is
+    its final `yield Result(value)`.
 
     The body may run more than once (a crash before its outcome is recorded, a retry, a hook in its
     middle): make it idempotent, with `current.idempotency_key` where the outside offers that.

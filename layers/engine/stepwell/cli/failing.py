@@ -1,7 +1,7 @@
 """How a command fails: what the exit code says, and how the error is shown.
 
-0 ok · 1 failure · 2 usage · 3 the run ended without a result · 4 not found · 5 AWS does not let us ·
-6 the run did not end while we waited · 130 interrupted.
+0 ok · 1 failure · 2 usage · 3 the run ended without a result · 4 not found · 5 AWS does not let us
+· 6 the run did not end while we waited · 130 interrupted.
 """
 
 from __future__ import annotations

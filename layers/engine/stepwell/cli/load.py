@@ -92,7 +92,7 @@ def read_text(given: str, option: str) -> tuple[str, str]:
 
 
 def read_json(given: str, option: str) -> Json:
-    """JSON given as text, as `-` for stdin or as `@file`. Raises `BadInput` saying where it is bad."""
+    """JSON given as text, as `-` for stdin or as `@file`. Raises `BadInput` with the place."""
     text, source = read_text(given, option)
     try:
         return Json(text, json.loads(text, parse_constant=_refuse_constant))

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -17,7 +17,7 @@ from stepwell.cli.render import Output, compact, one_line, plain, several, short
 from stepwell.cli.target import Target, on_target, suggest_worker
 from stepwell.cli.timeline import COLUMNS, timeline
 from stepwell.client import Client, OutputChunk
-from stepwell.core.records import RunHeader, RunStatus, Wait
+from stepwell.core.records import AttentionKind, RunHeader, RunStatus, Wait
 from stepwell.core.state import fold
 from stepwell.errors import Failure
 
@@ -41,7 +41,7 @@ class Standing(StrEnum):
         return RunStatus[self.name] if self.name in RunStatus.__members__ else None
 
     @property
-    def attention(self) -> Literal["BLOCKED", "STUCK"] | None:
+    def attention(self) -> AttentionKind | None:
         """The note on the header that it is, if it is one."""
         if self is Standing.BLOCKED:
             return "BLOCKED"

@@ -160,7 +160,7 @@ class Stack:
     def open(self) -> Iterator[Opened]:
         """The deployment. Raises `StackNotFound`, `NotInstalled`."""
         try:
-            # By name: boto3 is an extra, and slow to import for those who do not use it.
+            # By name: botocore is an extra, and slow to import for those who do not use it.
             deployments = importlib.import_module("stepwell.adapters.aws.deployment")
         except ModuleNotFoundError as error:
             missing, _, _ = (error.name or "").partition(".")

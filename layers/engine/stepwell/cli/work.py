@@ -32,8 +32,8 @@ from stepwell.core.records import Millis, RunHeader, RunStatus
 from stepwell.core.state import fold
 from stepwell.shapes import hook_shape, iso, run_shape
 
-#: How often `run` looks at its run, in seconds: at one in a file, and at one of a deployment, from the
-#: first time on, less and less often.
+#: How often `run` looks at its run, in seconds: at one in a file; and at one of a deployment, where
+#: it looks less and less often, from the first pause to the second.
 _LOOK = 0.02
 _LOOKS_FROM_AFAR = (0.2, 2.0)
 #: After how long `run` says why it is still there, in seconds.
@@ -41,8 +41,8 @@ _PATIENCE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
-    """A run when `run` leaves it: the hooks that it has open, those that nobody was told of."""
+class _Seen:
+    """A run as `run` saw it last: the hooks that it has open, those that nobody was told of."""
 
     header: RunHeader
     hooks: tuple[PendingHook, ...]
@@ -131,12 +131,12 @@ class _Work:
                 hooks, interrupted = await self._follow(handle.id, patience, stop, serving)
                 header = await handle.get()
                 unnotified = () if header.status.terminal else await self._unnotified(header)
-                standing = _Standing(header, hooks, unnotified, interrupted)
-                self._show(standing)
+                seen = _Seen(header, hooks, unnotified, interrupted)
+                self._show(seen)
             finally:
                 stop.event.set()
                 await self._finish(serving)
-        return standing.exit_code
+        return seen.exit_code
 
     def _say_that_it_stops(self) -> None:
         if self._engine is None:
@@ -214,8 +214,8 @@ class _Work:
             if cursor is None:
                 return tuple(hooks)
 
-    def _show(self, standing: _Standing) -> None:
-        header, hooks = standing.header, standing.hooks
+    def _show(self, seen: _Seen) -> None:
+        header, hooks = seen.header, seen.hooks
         if self._out.as_json:
             shown = [hook_shape(hook) for hook in hooks]
             self._out.json({**run_shape(header), "hooks": shown})
@@ -223,9 +223,10 @@ class _Work:
             show_facts(self._out, header)
         if header.status.terminal:
             return
-        for failed in standing.unnotified:
+        for failed in seen.unnotified:
             talk(
-                f"\nnobody was told of hook {one_line(failed.hook)}: {short(str(failed.error), 200)}"
+                f"\nnobody was told of hook {one_line(failed.hook)}: "
+                f"{short(str(failed.error), 200)}"
                 f"\nit is tried again at {iso(failed.due)}"
             )
         for hook in hooks:

@@ -44,11 +44,16 @@ def problems(schema: str, text: str) -> list[dict[str, str]]:
     """What does not fit, as JSON pointer and message; empty when all does."""
     return [
         {
-            "pointer": "".join(f"/{part}" for part in error.instance_path),
+            "pointer": "".join(f"/{_escaped(part)}" for part in error.instance_path),
             "message": error.message,
         }
         for error in _validator(schema).iter_errors(json.loads(text))
     ]
+
+
+def _escaped(part: str | int) -> str:
+    """A name or a number as a part of a JSON pointer."""
+    return str(part).replace("~", "~0").replace("/", "~1")
 
 
 def decision_id(row: HookRow, text: str) -> str:

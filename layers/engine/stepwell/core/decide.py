@@ -8,12 +8,13 @@ come in, events go out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from stepwell.core import events as e
-from stepwell.core.messages import CancelRun, HookDecided, Message, TimerDue
+from stepwell.core.messages import CancelRun, HookDecided, Message, TimerDue, load_message
 from stepwell.core.records import Decision, HookRow, HookStatus, Millis, RunHeader, StepRow
 from stepwell.core.state import RunState
 from stepwell.errors import Failure
@@ -118,6 +119,23 @@ def decide(
             )
         )
     return events
+
+
+def lost_cancel(state: RunState, header: RunHeader, at: Millis) -> e.CancelRequested | None:
+    """The event of a cancel whose message may be among those that were never worked on.
+
+    A run is marked STUCK for such a message. A cancel was promised to whoever asked for it, so the
+    flag on the header is enough then; otherwise the message comes and says who asked and why.
+    """
+    note = header.attention
+    if note is None or note.kind != "STUCK" or not header.cancel_requested or state.cancel:
+        return None
+    request_id, reason, actor = "lost", None, None
+    with suppress(ValidationError):
+        message = load_message(note.message or "")
+        if isinstance(message, CancelRun):
+            request_id, reason, actor = message.request_id, message.reason, message.actor
+    return e.CancelRequested(at=at, request_id=request_id, reason=reason, actor=actor)
 
 
 def reported(state: RunState, row: StepRow) -> Sequence[e.Event]:

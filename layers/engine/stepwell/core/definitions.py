@@ -34,9 +34,10 @@ _SCHEMA_LIMIT = 128 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDefinition:
-    """A step. `timeout` is per attempt, in ms; `identity="name"` leaves its input out of its identity.
+    """A step. `timeout` is per attempt, in ms; None for no limit.
 
-    `chunk` carries streamed output, None unless the step streams.
+    `identity="name"` leaves the input out of the step's identity. `chunk` carries streamed output,
+    None unless the step streams.
     """
 
     name: str

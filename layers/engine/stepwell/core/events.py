@@ -18,6 +18,9 @@ from pydantic import Field, TypeAdapter
 from stepwell.core.records import Millis, Payload
 from stepwell.errors import Failure
 
+#: What ended a step's last attempt: an error of its body, its timeout, or the death of its process.
+FailureReason = Literal["error", "timeout", "interrupted"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
@@ -63,7 +66,7 @@ class StepCompleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFailed:
-    """A step failed for good. `reason` tells an error of its body from a timeout or a death."""
+    """A step failed for good."""
 
     at: Millis
     step: str
@@ -71,7 +74,7 @@ class StepFailed:
     digest: str
     attempt: int
     error: Failure
-    reason: Literal["error", "timeout", "interrupted"] = "error"
+    reason: FailureReason = "error"
     type: Literal["StepFailed"] = "StepFailed"
 
 
@@ -93,8 +96,8 @@ class StepRetryScheduled:
 class StepSuspended:
     """A step waits in its middle for a hook.
 
-    `attempt` is the attempt that waits, `entry` counts the step's entries, `output` the chunks put out so far, `save_id` names the checkpoint
-    that this entry saved last, None if it saved none.
+    `attempt` is the attempt that waits, `entry` counts the step's entries, `output` the chunks put
+    out so far, `save_id` names the checkpoint that this entry saved last, None if it saved none.
     """
 
     at: Millis

@@ -39,7 +39,7 @@ def describe(error: BaseException) -> Failure:
 
 
 def redact(failure: Failure, secrets: Collection[str]) -> Failure:
-    """The failure without these texts: an error of a notifier likes to quote what it had to send."""
+    """The failure without these texts: a notifier's error likes to quote what it had to send."""
     if not secrets:
         return failure
     return replace(
@@ -112,7 +112,7 @@ def _text(error: BaseException) -> str:
 
 
 def _bounded(text: str, limit: int) -> str:
-    """Text that can be recorded: encodable, though user text may hold lone surrogates, and short."""
+    """Text that can be recorded: short, and encodable though users' may hold lone surrogates."""
     return _limit(text.encode("utf-8", "backslashreplace").decode(), limit)
 
 

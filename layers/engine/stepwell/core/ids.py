@@ -1,9 +1,10 @@
-"""Identities inside a run. They never depend on time or on the order of execution.
+"""Identities inside a run. They depend neither on time nor on what ran before what.
 
 A step, hook or timer is known by its scope path, its name and its occurrence in that scope
-(`1.2/charge:3`; the root scope has no path), or by the key its author gave (`charge@order-7`).
-A scope is a task, numbered in its parent's; `g1` is the closing of an abandoned generator. A hook inside a step also carries the step's id (`review:1>approval:1`). Names cannot hold the
-characters that separate the parts; keys can hold anything, since they come last.
+(`1.2/charge:3`; the root scope has no path), or by the key its author gave (`charge@order-7`). A
+scope is that of an asyncio task, numbered in its parent's; `g1` is the closing of an abandoned
+generator. A hook inside a step also carries the step's id (`review:1>approval:1`). Names cannot
+hold the characters that separate the parts; keys can hold anything, since they come last.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ A start by name and a start with the code should be the same start. So what the 
 used: defaults are filled in for the record, and left out of the digest, and numbers are written by
 their type. What it does not tell stays as given: values that JSON can spell in several ways (dates,
 decimals, bytes), members of unions, and fields that have an alias, agree only if they are spelt as
-Stepwell spells them. Where they do not, two starts with one key conflict; they never become two runs.
+Stepwell spells them. Where they do not, two starts with one key conflict; they never become two
+runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Messages: what wakes a run. One queue group per run; rows and log decide what really happened.
 
-Every message carries a `cause` that is unique to why it was sent: the queue drops equal bodies sent
-within minutes, and that must never swallow a message that matters. A message may arrive late,
+Every message tells its cause from all others: the queue drops equal bodies sent within minutes, and
+that must never swallow a message that matters. A message may arrive late,
 twice, out of order or never.
 """
 
@@ -15,7 +15,8 @@ from stepwell.core.records import Millis, Payload
 
 
 class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Bodies are outside data, and errors are logged.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     run_id: str
 

@@ -57,7 +57,7 @@ class Codec:
         self._identical = _NO_TYPE
 
     def encode(self, value: Any) -> Payload:
-        """JSON text of a value, which is known to decode. One that fits after coercion is coerced."""
+        """JSON text of a value, known to decode. A value that fits after coercion is coerced."""
         try:
             return (self._wire or self._compiled()).round_trip(value)[0]
         except Misfit as misfit:
@@ -454,7 +454,7 @@ def _is_filled(cell: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Bytes of JSON: above `inline_limit` a value becomes a blob, above `hard_limit` it is refused."""
+    """Bytes of JSON: above `inline_limit` a value is kept as a blob, above `hard_limit` refused."""
 
     inline_limit: int = 8_192
     hard_limit: int = 4_194_304

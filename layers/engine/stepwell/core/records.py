@@ -1,4 +1,5 @@
-"""The rows of one run, as values: what a store keeps and hands back, apart from events.
+"""Rows, as values: what a store keeps and hands back of a run, apart from its events, and what is
+published of a workflow.
 
 Times are integer milliseconds since the epoch, UTC. Values (`Payload`) are carried as text: JSON,
 or a reference `@<sha256>:<size>` to a blob. JSON never starts with `@`, so the two cannot be
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from stepwell.errors import Failure
 
@@ -16,6 +18,8 @@ from stepwell.errors import Failure
 Millis = int
 #: JSON text, or `@<sha256>:<size>` for a value kept as a blob.
 Payload = str
+#: Why somebody should look at a run: no code fits it, or its message could not be handled.
+AttentionKind = Literal["BLOCKED", "STUCK"]
 
 
 class RunStatus(StrEnum):
@@ -62,12 +66,12 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """A note on the header that an operator should see: BLOCKED or STUCK, and why.
+    """A note on the header that an operator should see, and why.
 
     `message` is the body that could not be handled, if one is at fault.
     """
 
-    kind: str
+    kind: AttentionKind
     reason: str
     since: Millis
     message: str | None = None
@@ -77,9 +81,10 @@ class Attention:
 class RunHeader:
     """The run at a glance. `last_event` guards it: it is never written back to a lower number.
 
-    `waiting` shows the oldest waits, `waits_not_shown` counts the others. `seed` feeds `uuid4()` and `random()`; with `created_at` it makes the first event a function of
-    the header, so it needs no write of its own. `cancel_requested` is a flag that long steps see;
-    the cancellation itself is a message.
+    `waiting` shows the oldest waits, `waits_not_shown` counts the others. `seed` feeds `uuid4()`
+    and `random()`; with `created_at` it makes the first event a function of the header, so it needs
+    no write of its own. `cancel_requested` is a flag that long steps see; the cancellation itself
+    is a message.
     """
 
     run_id: str
@@ -143,9 +148,9 @@ class StepRow:
     """One dispatched step: which attempt of it is being worked on, and what came of it.
 
     It is changed by whole replacements: revision n stands only on revision n - 1. `order` is the
-    number of the `StepStarted` of the attempt. `claim` names the received message that works on it
-    (message id and receive count), no later than `until`. `cancelled` tells the worker that nobody
-    waits any more. `outcome` holds the events to record, as JSON, once the attempt has ended.
+    number of the `StepStarted` of the attempt. `claim` names the one receive of a message that
+    works on it, no later than `until`. `cancelled` tells the worker that nobody waits any more.
+    `outcome` holds the events to record, as JSON, once the attempt has ended.
     """
 
     run_id: str

@@ -20,8 +20,8 @@ from stepwell.errors import (
     UsageError,
 )
 
-#: Another attempt cannot help: the author said so, the code has to change first, or the end of a hook
-#: is recorded and would be found again.
+#: Another attempt cannot help: the author said so, the code has to change first, or the end of a
+#: hook is recorded and would be found again.
 _NEVER = (FatalError, PayloadError, DefinitionError, UsageError, HookError, Suspended)
 
 
@@ -30,9 +30,9 @@ class RetryPolicy:
     """How often and how long apart a failing step is tried.
 
     `max_attempts` counts all attempts, the first included. The delay after attempt n is
-    `initial * factor**(n-1)`, at most `max_delay` and never below `initial`; full jitter takes a random part of it.
-    `retry_on` and `give_up_on` are exception classes; `give_up_on` wins. Raises `DefinitionError`
-    naming the field that is wrong.
+    `initial * factor**(n-1)`, at most `max_delay` and never below `initial`; full jitter takes a
+    random part of it. `retry_on` and `give_up_on` are exception classes; `give_up_on` wins. Raises
+    `DefinitionError` naming the field that is wrong.
     """
 
     max_attempts: int = 4
@@ -58,7 +58,7 @@ class RetryPolicy:
     def decide(
         self, error: BaseException, attempt: int, *, fraction: float, now: Millis
     ) -> Millis | None:
-        """When the next attempt is due after attempt `attempt` (1, 2, 3 …) failed; None: no more attempts.
+        """When the next attempt is due after attempt 1, 2, 3 … has failed; None: there is none.
 
         `fraction` in [0, 1) is the chance that full jitter uses. The `retry_after` of a
         `RetryableError` replaces the delay exactly; one that is no duration is passed over.

@@ -1,8 +1,8 @@
 """One declared type's way to JSON text and back: pydantic, bent so that every value comes back.
 
-Pydantic's own JSON loses some values: bytes that are no UTF-8, infinite floats, computed fields that
-do not validate, anything behind `Any`. Its core schema is therefore copied and edited before it is
-compiled, nested models included. What an edit promises is written next to it.
+Pydantic's own JSON loses some values: bytes that are no UTF-8, infinite floats, computed fields
+that do not validate, anything behind `Any`. Its core schema is therefore copied and edited before
+it is compiled, nested models included. What an edit promises is written next to it.
 
 Knows nothing of owners, signatures or sizes; `core.payload` does. Errors are `Misfit`.
 """

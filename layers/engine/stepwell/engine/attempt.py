@@ -259,7 +259,7 @@ class _Attempt:
         now = self._means.ports.clock.now()
         attention = Attention(kind="BLOCKED", reason=reason, since=now)
         header = replace(self._header, attention=attention, updated_at=now)
-        await self._means.ports.store.update_header(header)
+        await self._means.ports.store.update_header(header, over=self._header)
 
     async def _run(self, command: RunStep, claimed: StepRow) -> tuple[e.Event, ...] | None:
         loop = asyncio.get_running_loop()
@@ -356,6 +356,9 @@ class _Attempt:
         standing = await self._means.ports.store.put_step(ended)
         if standing == ended:
             return await self.report(ended)
-        if standing.cancelled or standing.order != ended.order or standing.outcome is not None:
+        if standing.cancelled or standing.order != ended.order:
             return AttemptEnd.NOTHING
+        if standing.outcome is not None:
+            # Whoever put it may have died before the run was woken, and its message is this one.
+            return await self.report(standing)
         raise StepBusy(self._received.attempt, standing.until)

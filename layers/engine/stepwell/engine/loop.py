@@ -166,8 +166,6 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         #: What Python 3.11's wait_for puts between its caller and what it waits for.
         self._between: set[asyncio.Future[Any]] = set()
 
-    # -- running ---------------------------------------------------------------------------
-
     def run_until_idle(self) -> None:
         """Run callbacks until none is ready. Raises `UsageError` if that never happens."""
         if self.is_running():
@@ -209,8 +207,6 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             return  # found by the collector, at a moment that no other pass would repeat
         scope = self._generator_scopes.pop(id(generator))
         self._new_task(generator.aclose(), scope, order=next(self._closing_orders))
-
-    # -- ending a pass -------------------------------------------------------------------------
 
     def unwind(self, context: contextvars.Context) -> list[Suspended]:
         """Raise `Suspended` where tasks wait, oldest first, until their code has ended.
@@ -263,8 +259,6 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         """The scope of the task that runs now."""
         task = asyncio.current_task(self)
         return task.scope if isinstance(task, ReplayTask) else self._callback_scope
-
-    # -- what asyncio asks of a loop ---------------------------------------------------------
 
     def call_soon(  # type: ignore[override]
         self,
@@ -494,7 +488,7 @@ def _outside_ensure_future(frame: FrameType | None) -> FrameType | None:
 
 
 def _is_between(frame: FrameType | None) -> bool:
-    """Whether Python 3.11's `wait_for` makes a future here, to wait for that in place of its own."""
+    """Whether Python 3.11's `wait_for` makes a future here, to wait for it instead of its own."""
     if frame is not None and frame.f_code is _CANCEL_AND_WAIT:
         frame = frame.f_back
     return frame is not None and frame.f_code is _WAIT_FOR and frame.f_locals["timeout"] > 0

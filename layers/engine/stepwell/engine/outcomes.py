@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from stepwell.core import events as e
 from stepwell.core.commands import RunStep
 from stepwell.core.records import Millis
@@ -68,7 +66,7 @@ def _failed(
     attempt: int,
     *,
     failure: Failure,
-    reason: Literal["error", "timeout", "interrupted"],
+    reason: e.FailureReason,
     at: Millis,
     due: Millis | None,
 ) -> e.StepFailed | e.StepRetryScheduled:

@@ -67,8 +67,6 @@ class Performer:
         """Whether a report waits to be taken."""
         return bool(self._reports)
 
-    # -- beginning -----------------------------------------------------------------------------
-
     async def begin(self, *, new_steps: bool) -> bool:
         """Begin all that can begin now. Whether steps were held back.
 
@@ -191,7 +189,7 @@ class Performer:
         return now + asked <= ends or asked > (ends - self._began) * FRESH
 
     async def _record_dispatched(self, commands: list[RunStep]) -> list[RunStep]:
-        """Record attempts that are dispatched. Returns those, without the ones that failed at once."""
+        """Record attempts that are dispatched. Returns those that did not fail at once."""
         inputs = await dispatch.inputs(self._turn, commands)
         recorded = []
         for command, value in zip(commands, inputs, strict=True):
@@ -249,8 +247,6 @@ class Performer:
             self._report(partial(self._notify_failed, command, row, error), command.id)
             return
         self._report(partial(self._opened, row), command.id)
-
-    # -- reports -------------------------------------------------------------------------------
 
     def _report(self, report: Callable[[], Coroutine[Any, Any, None] | None], opening: str) -> None:
         if self._openings.pop(opening, None) is None:
@@ -326,7 +322,9 @@ class Performer:
             self._place(command)
         return None
 
-    def _fail(self, command: RunStep, attempt: int, failure: Failure, reason: Any) -> None:
+    def _fail(
+        self, command: RunStep, attempt: int, failure: Failure, reason: e.FailureReason
+    ) -> None:
         self._record(
             e.StepFailed(
                 at=self._turn.journal.now(),
@@ -398,8 +396,6 @@ class Performer:
         steps, self._dead_checkpoints = self._dead_checkpoints, []
         for step in steps:
             await expire_checkpoint(self._turn.ports, self._turn.run_id, step)
-
-    # -- withdrawing -----------------------------------------------------------------------------
 
     def _take_withdrawn(self) -> None:
         for command in self._replay.withdrawn:

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from stepwell.core.events import Commit
 from stepwell.core.messages import Message, StepAttempt
 from stepwell.core.records import (
+    AttentionKind,
     Checkpoint,
     Chunk,
     Decision,
@@ -49,7 +50,7 @@ class RunRows:
     header: RunHeader | None
     commits: tuple[Commit, ...]
     hooks: tuple[HookRow, ...]
-    steps: tuple[StepRow, ...] = ()
+    steps: tuple[StepRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class Page(Generic[T]):
 
 
 class Store(Protocol):
-    """The table. All reads named here are strongly consistent, but for the two lists."""
+    """The table. Reads are strongly consistent, but for those that may lag."""
 
     async def load(self, run_id: str) -> RunRows:
         """Header, log in order, hooks and dispatched steps of one run; every page of it."""
@@ -72,10 +73,12 @@ class Store(Protocol):
     async def put_header(self, header: RunHeader) -> RunHeader:
         """Put if absent. Returns the header that stands: this one, or the one already there."""
 
-    async def update_header(self, header: RunHeader) -> bool:
+    async def update_header(self, header: RunHeader, *, over: RunHeader | None = None) -> bool:
         """Replace, only if one is there whose `last_event` is not higher. Whether it was done.
 
-        A `cancel_requested` flag that stands is kept.
+        With `over`, the header as it was read, also only if the note that stands is still the one
+        on it: nobody clears a note that he has not seen. A `cancel_requested` flag that stands is
+        kept.
         """
 
     async def request_cancel(self, run_id: str) -> bool:
@@ -152,13 +155,13 @@ class Store(Protocol):
         *,
         workflow: str | None = None,
         status: RunStatus | None = None,
-        attention: str | None = None,
+        attention: AttentionKind | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[RunHeader]:
         """Runs, newest first; ties by run id. May lag. Raises `ValueError` on a bad cursor.
 
-        `attention` is the kind of note that their headers carry: BLOCKED or STUCK.
+        `attention` is the kind of note that their headers carry.
         """
 
     async def list_hooks(

@@ -1,9 +1,9 @@
 """Puts of hook rows that have left: the turn owns each until its fate is known.
 
 Whoever asked for a row may be cancelled while the put is under way (a step that times out, a branch
-that ends), may be cancelled twice, or may be a thread that nobody waits for. An open row that the turn
-does not know of would take an answer that nobody reads. So no turn settles before every put that left
-has come back; one whose reply was lost fails the turn, and its message is given back.
+that ends), may be cancelled twice, or may be a thread that nobody waits for. An open row that the
+turn does not know of would take an answer that nobody reads. So no turn settles before every put
+that left has come back; one whose reply was lost fails the turn, and its message is given back.
 """
 
 from __future__ import annotations

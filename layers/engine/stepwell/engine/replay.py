@@ -139,8 +139,6 @@ class Replay(RunContext):
         self.loop = DeterministicLoop(self, state.started.at)  # type: ignore[abstract]
         self._main = self._begin(state.started, grace)
 
-    # -- driving -----------------------------------------------------------------------------
-
     def _begin(self, started: e.RunStarted, grace: float) -> asyncio.Task[Any]:
         arguments = self._workflow.arguments
         args, kwargs = arguments.decode(self._texts.get(started.input, started.input))
@@ -156,7 +154,7 @@ class Replay(RunContext):
         return self.loop._new_task(main, Scope(""), "workflow", context)
 
     def run(self, history: Sequence[e.Event]) -> None:
-        """Begin, and feed the whole history. Afterwards `outcome` or `pending` says what is next."""
+        """Begin, and feed the whole history. `outcome` or `pending` then says what is next."""
         with self.loop.running():
             self._drain()
             for event in history:
@@ -255,8 +253,6 @@ class Replay(RunContext):
             trace.tb_lineno,
         )
 
-    # -- delivering outcomes -------------------------------------------------------------------
-
     def _take(self, identity: str, event: e.Event) -> Pending | None:
         """Who waits for an outcome; None when it was withdrawn: recorded, not delivered."""
         pending = self.pending.pop(identity, None)
@@ -339,8 +335,6 @@ class Replay(RunContext):
     def _cancel_requested(self, event: e.CancelRequested, _: Any) -> None:
         self._cancel_told = True
         self._main.cancel(event.reason or "the run was cancelled")
-
-    # -- asking ----------------------------------------------------------------------------------
 
     def _ask(self, command: Command) -> None:
         """Note that the code asks for a command. Raises `Suspended` when the pass is over."""

@@ -204,8 +204,9 @@ def _shown(waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
 
 
 async def _update(turn: TurnContext, header: RunHeader) -> None:
-    if not await turn.ports.store.update_header(header):
-        raise Fenced(f"the header of run {turn.run_id!r} is already further on")
+    # Not over a note that came during this turn: who wrote it counts on the next turn to see it.
+    if not await turn.ports.store.update_header(header, over=turn.header):
+        raise Fenced(f"the header of run {turn.run_id!r} is further on, or was marked meanwhile")
 
 
 def waits_for_nothing() -> Raised:

@@ -139,8 +139,6 @@ class StepEntry(StepContext):
     def _output(self) -> Output:
         return Output(self._turn, self.command)
 
-    # -- running -----------------------------------------------------------------------------
-
     def start(self) -> None:
         """Begin the entry as a task of the turn's loop."""
         timeout, self.deadline = self.command.step.timeout, self._turn.ends_at
@@ -236,8 +234,6 @@ class StepEntry(StepContext):
         owner = f"output of step {self.name!r}"
         chunk = await self._port(self._turn.values.put(text, owner))
         await self._port(self._output.put(chunk))
-
-    # -- ending ------------------------------------------------------------------------------
 
     @property
     def _over(self) -> bool:
@@ -344,8 +340,6 @@ class StepEntry(StepContext):
             raise error
         return value
 
-    # -- hooks -------------------------------------------------------------------------------
-
     async def hook(self, definition: HookDefinition, key: str | None) -> Any:
         """Wait for a hook's decision; suspends the step if there is none yet."""
         self._check_open()
@@ -429,8 +423,6 @@ class StepEntry(StepContext):
         await hooks.notify(turn, row, definition.on_created)
         if not self._over and hook_id not in turn.state.hooks:
             turn.journal.record(hooks.opened(turn, row))
-
-    # -- checkpoints -------------------------------------------------------------------------
 
     async def load_checkpoint(self, annotation: Any) -> Any:
         """The step's checkpoint, None if there is none."""

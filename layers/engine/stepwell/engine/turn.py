@@ -17,7 +17,13 @@ from enum import StrEnum
 
 from stepwell.authoring.registry import Registry
 from stepwell.core import events as e
-from stepwell.core.decide import decide, due_decisions, first_event, reference_time
+from stepwell.core.decide import (
+    decide,
+    due_decisions,
+    first_event,
+    lost_cancel,
+    reference_time,
+)
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.messages import Message, StartRun, StepAttempt, Wake
 from stepwell.core.records import Attention, HookRow, Millis, RunHeader, RunStatus
@@ -162,7 +168,9 @@ class Engine:
             "see the log of the worker, mend the cause and wake the run"
         )
         now = self.ports.clock.now()
-        attention = Attention(kind="STUCK", reason=reason, since=now)
+        # What a mark carries is a message that is to be found nowhere else.
+        left = None if header.attention is None else header.attention.message
+        attention = Attention(kind="STUCK", reason=reason, since=now, message=left)
         _LOG.error("run %s is stuck: %s", run_id, reason)
         await self.ports.store.update_header(replace(header, attention=attention, updated_at=now))
 
@@ -213,6 +221,10 @@ class Engine:
         decided = decide(turn.state, turn.rows.values(), message, turn.time, turn.steps.values())
         for event in decided:
             turn.journal.record(event)
+        lost = lost_cancel(turn.state, turn.header, turn.journal.now())
+        if lost is not None:
+            turn.journal.record(lost)
+            decided.append(lost)
         return events + decided
 
     async def _replay(

@@ -20,10 +20,10 @@ class TurnContext:
 
     `message_id` is the queue's id of its message, `redelivered` says that it came before. `settled`
     says that the last turn left the run with its timer set and its header written. `pool` runs
-    `def` steps, `notifiers` what such a step waits for: the two must not share threads. `rows` holds
-    the run's hook rows by hook id, those put in this turn added to those loaded; `steps` the rows of
-    dispatched steps by step id, as loaded. `ends_at`, in seconds of the loop's clock, is when an
-    attempt is cut off because its process will end; None where it does not.
+    `def` steps, `notifiers` what such a step waits for: the two must not share threads. `rows`
+    holds the run's hook rows by hook id, those put in this turn added to those loaded; `steps` the
+    rows of dispatched steps by step id, as loaded. `ends_at`, in seconds of the loop's clock, is
+    when an attempt is cut off because its process will end; None where it does not.
     """
 
     header: RunHeader

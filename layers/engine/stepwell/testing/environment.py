@@ -19,7 +19,6 @@ import random
 from collections.abc import Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from pydantic import ValidationError
@@ -98,15 +97,8 @@ class Environment:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    # -- as a client ---------------------------------------------------------------------------
 
     @overload
     def start(
@@ -166,8 +158,6 @@ class Environment:
             return [chunk async for chunk in chunks]
 
         return self.wait_for(collect())
-
-    # -- as the infrastructure -----------------------------------------------------------------
 
     def run_until_idle(self) -> None:
         """Take all turns that can be taken without time passing."""
@@ -260,6 +250,14 @@ class Environment:
         """When the run's next timer is due, None if it has none."""
         return self.wait_for(self._local.timers.next_due(run.id))
 
+    def attempts(self, run: RunHandle[Any]) -> frozenset[int]:
+        """Dispatched attempts that are sent or being made, by the number of their event."""
+        rows = self.wait_for(self._local.store.load(run.id)).steps
+        now = self.clock.now()
+        claimed = {row.order for row in rows if row.claim is not None and row.until > now}
+        sent = self.wait_for(self._local.step_queue.attempts_of(run.id))
+        return frozenset(claimed | {attempt.order for attempt in sent})
+
     def _next(self) -> Millis | None:
         async def soonest() -> Millis | None:
             times = [
@@ -279,8 +277,6 @@ class Environment:
             self.clock.move_to(due)
             self.run_until_idle()
         return self.result(run)
-
-    # -- crashes -------------------------------------------------------------------------------
 
     def crash_at(self, call: int, when: Literal["before", "after"] = "before") -> None:
         """Let the process die at the n-th port call of the turns from here on, once.

@@ -6,7 +6,7 @@ themselves. A broken law raises `AssertionError` saying which one, and where.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from stepwell.authoring.registry import registry
@@ -21,6 +21,7 @@ from stepwell.testing.environment import Environment
 
 _ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
 _STEP_ENDS = (e.StepCompleted, e.StepFailed)
+_STEP_WAITS = (e.StepRetryScheduled, e.StepSuspended, e.StepCancelled)
 _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 _STATUS = {
     "completed": RunStatus.COMPLETED,
@@ -39,12 +40,19 @@ def check_run(env: Environment, run: RunHandle[Any]) -> None:
     check_history(events, header, registry.workflow(header.workflow))
     if not header.status.terminal and header.attention is None:
         check_timer(events, env.next_timer(run))
+        check_attempts(events, env.attempts(run))
 
 
 def check_timer(events: Sequence[e.Event], due: Millis | None) -> None:
     """A run that waits for a time has a timer that wakes it by then."""
     alarm = fold(events).next_alarm()
     assert alarm is None or (due is not None and due <= alarm.due), f"{alarm}, timer: {due}"
+
+
+def check_attempts(events: Sequence[e.Event], under_way: Set[int]) -> None:
+    """A run that waits for a dispatched step has a message for it, or somebody who works on it."""
+    for step in fold(events).steps.values():
+        assert not step.order or step.order in under_way, f"nobody makes attempt of {step.id!r}"
 
 
 def check_history(
@@ -59,6 +67,7 @@ def check_history(
     check_order(events)
     check_outcomes(events)
     check_times(events)
+    check_dispatches(events)
     check_folds(events)
     if header is not None:
         check_header(events, header)
@@ -108,6 +117,21 @@ def check_times(events: Sequence[e.Event]) -> None:
         elif isinstance(event, (e.StepStarted, e.StepSuspended, *_STEP_ENDS)):
             early = retries.pop(event.step, 0)
         assert event.at >= early, f"event {number}: {event.type} at {event.at}, due at {early}"
+
+
+def check_dispatches(events: Sequence[e.Event]) -> None:
+    """A dispatched attempt comes to something before the next one, which has the same input."""
+    open_attempts: set[str] = set()
+    inputs: dict[str, Payload] = {}
+    for number, event in enumerate(events, 1):
+        if isinstance(event, e.StepStarted):
+            assert event.step not in open_attempts, f"event {number}: two attempts at a time"
+            if event.input is not None:
+                open_attempts.add(event.step)
+                first = inputs.setdefault(event.step, event.input)
+                assert event.input == first, f"event {number}: the input has changed"
+        elif isinstance(event, (*_STEP_ENDS, *_STEP_WAITS)):
+            open_attempts.discard(event.step)
 
 
 def check_folds(events: Sequence[e.Event]) -> None:

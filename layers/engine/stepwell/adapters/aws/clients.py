@@ -1,8 +1,8 @@
 """Connections to AWS: made once, with bounded attempts, never blocking the event loop.
 
-boto3 repeats what failed in passing (throttling, 5xx, a lost connection or reply) a few times with
-growing, random pauses. What is left then is raised as `TransientError`, here and nowhere else; all
-other errors (a missing permission, a queue that is not there) are raised as boto3 gives them.
+botocore repeats what failed in passing (throttling, 5xx, a lost connection or reply) a few times,
+with growing, random pauses. What is left then is raised as `TransientError`, here and nowhere else;
+all other errors (a missing permission, a queue that is not there) are raised as they are.
 
 A reply that was lost says nothing about whether the request was done. Every call that goes through
 here can be done twice: the callers see to that.
@@ -15,9 +15,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar, cast
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -29,9 +28,12 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from stepwell.adapters.aws.session import open_session
 from stepwell.engine.ports import TransientError
 
 if TYPE_CHECKING:  # the stubs are a tool of development and are not deployed
+    from botocore.client import BaseClient
+    from botocore.session import Session
     from types_boto3_s3 import S3Client
     from types_boto3_scheduler import EventBridgeSchedulerClient
     from types_boto3_sqs import SQSClient
@@ -131,26 +133,27 @@ class Clients:
     Make one per process, when the module of the Lambda handler is loaded.
     """
 
-    def __init__(
-        self, session: boto3.session.Session | None = None, *, threads: int = THREADS
-    ) -> None:
-        self._session = session or boto3.session.Session()
+    def __init__(self, session: Session | None = None, *, threads: int = THREADS) -> None:
+        self._session = session or open_session()
         self._config = client_config()
         self._making = threading.Lock()
-        self.sqs: SQSClient = self._session.client("sqs", config=self._config)
+        self.sqs = cast("SQSClient", self._client("sqs"))
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="stepwell-aws")
 
     @cached_property
     def s3(self) -> S3Client:
         """Made on first use: it is the slowest to make, and only large values need it."""
         with self._making:  # a session is not safe to share while a client is being made
-            return self._session.client("s3", config=self._config)
+            return cast("S3Client", self._client("s3"))
 
     @cached_property
     def scheduler(self) -> EventBridgeSchedulerClient:
         """Made on first use: only long waits need it."""
         with self._making:
-            return self._session.client("scheduler", config=self._config)
+            return cast("EventBridgeSchedulerClient", self._client("scheduler"))
+
+    def _client(self, service: str) -> BaseClient:
+        return self._session.create_client(service, config=self._config)
 
     async def call(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """What a client's method returns, called in a thread. Raises `TransientError`.

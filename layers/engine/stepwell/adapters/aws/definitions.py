@@ -18,8 +18,10 @@ from stepwell.adapters.aws.keys import (
 )
 from stepwell.adapters.aws.rows import read_workflow, workflow_item
 from stepwell.adapters.aws.table import Table
+from stepwell.core.cursors import Place, check_limit, read_cursor, write_cursor
 from stepwell.core.definitions import version_order
 from stepwell.core.records import PublishedWorkflow
+from stepwell.engine.ports import Page
 
 
 def definition_item(definition: PublishedWorkflow, key: str) -> RawItem:
@@ -70,9 +72,22 @@ def find(table: Table, workflow: str) -> PublishedWorkflow | None:
     return _read(item) if item else None
 
 
-def after(table: Table, workflow: str | None, limit: int) -> list[PublishedWorkflow]:
+def page(table: Table, limit: int, cursor: str | None) -> Page[PublishedWorkflow]:
+    """Current definitions by name. Raises `ValueError` on a bad cursor or limit."""
+    check_limit(limit)
+    after = None if cursor is None else read_cursor(cursor, "definitions", 1).ids[0]
+    found = _after(table, after, limit + 1)
+    more = len(found) > limit
+    return Page(
+        items=tuple(found[:limit]),
+        cursor=write_cursor("definitions", Place(0, (found[limit - 1].name,))) if more else None,
+    )
+
+
+def _after(table: Table, workflow: str | None, limit: int) -> list[PublishedWorkflow]:
     """At most `limit` current definitions of workflows whose keys follow a name's."""
-    since = None if workflow is None else TableItem.sk > workflow_key(workflow)
+    # A cursor may be made up: DynamoDB compares with no empty key.
+    since = TableItem.sk > workflow_key(workflow) if workflow else None
     names = (read_workflow(item) for item in table.query(WORKFLOWS, since, page=limit))
     found: list[PublishedWorkflow] = []
     # Not every workflow that has had a run is published.

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
-import boto3.session
-
 from stepwell.adapters.aws.environment import ClientEnvironment
+from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.client import Client
 
@@ -14,14 +11,14 @@ _open: dict[ClientEnvironment, AwsDeployment] = {}
 
 
 def client_from_env() -> Client:
-    """The client of the deployment that `STEPWELL_TABLE` and its like name; opened once per process.
+    """The client of the deployment that `STEPWELL_TABLE` and its like name; opened once.
 
     It has the keys as they stand now: a process that lives long asks again. Blocks. Raises
     `TransientError`, and `UsageError` naming each variable that is missing or wrong.
     """
     environment = ClientEnvironment.from_env()
     if environment not in _open:
-        _open[environment] = open_aws(environment, _session(None, None))
+        _open[environment] = open_aws(environment)
     deployment = _open[environment]
     return Client(deployment.ports, deployment.refresh())
 
@@ -34,11 +31,5 @@ def open_stack(
     Profile and region are by default those that AWS tools take. Raises `StackNotFound`,
     `TransientError`, `UsageError`, and what botocore raises of a profile.
     """
-    session = _session(profile, region)
+    session = open_session(profile, region)
     return open_aws(ClientEnvironment.from_stack(name, session), session)
-
-
-def _session(profile: str | None, region: str | None) -> boto3.session.Session:
-    # Lambda and the AWS command line know AWS_REGION; boto3 only AWS_DEFAULT_REGION.
-    region = region or os.environ.get("AWS_REGION") or None
-    return boto3.session.Session(profile_name=profile, region_name=region)

@@ -14,11 +14,12 @@ from botocore.exceptions import ClientError
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from stepwell.adapters.aws.clients import AWS_ERRORS, client_config, error_code, is_transient
+from stepwell.adapters.aws.session import region_of
 from stepwell.engine.ports import TransientError
 from stepwell.errors import StackNotFound, UsageError
 
 if TYPE_CHECKING:
-    from boto3.session import Session
+    from botocore.session import Session
 
 _PREFIX = "STEPWELL_"
 
@@ -116,11 +117,9 @@ def output_of(field: str) -> str:
 
 
 def _outputs(name: str, session: Session) -> dict[str, str]:
-    region = session.region_name
-    if region is None:
-        raise UsageError("no AWS region: set AWS_REGION, or a region in the profile")
+    region = region_of(session)
     try:
-        client = session.client("cloudformation", config=client_config())
+        client: Any = session.create_client("cloudformation", config=client_config())
         (stack,) = client.describe_stacks(StackName=name)["Stacks"]
     except AWS_ERRORS as error:
         if is_transient(error):

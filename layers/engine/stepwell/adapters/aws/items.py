@@ -3,7 +3,8 @@
 Index `runs` holds each run under its workflow, by time of creation. Its keys never change, so it is
 written once per run. Index `wanted` is sparse: suspended runs by the time at which a timer of
 theirs is due, failed ones and those that want attention by time of creation, and pending hooks by
-theirs. Both hold keys only and are spread over shards. The table's TTL, `expires_at`, is in seconds
+theirs. Both hold keys, and `wanted` the deadlines of hooks, so that a sweep over many hooks reads
+few bytes; both are spread over shards. The table's TTL, `expires_at`, is in seconds
 and deletes; what ends a hook is therefore named `ends_at`.
 """
 
@@ -22,7 +23,7 @@ from pynamodb.attributes import (
 )
 from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
-from pynamodb.indexes import GlobalSecondaryIndex, KeysOnlyProjection
+from pynamodb.indexes import GlobalSecondaryIndex, IncludeProjection, KeysOnlyProjection
 from pynamodb.models import Model
 
 #: An item as DynamoDB speaks of it: `{name: {type: value}}`.
@@ -45,7 +46,7 @@ class WantedIndex(GlobalSecondaryIndex["TableItem"]):  # type: ignore[no-untyped
 
     class Meta:
         index_name = "wanted"
-        projection = KeysOnlyProjection()
+        projection = IncludeProjection(["ends_at"])
 
     wanted_in = UnicodeAttribute(hash_key=True)
     wanted_at = NumberAttribute(range_key=True)

@@ -3,7 +3,6 @@
 | pk | sk | item |
 |---|---|---|
 | `L#dead-letters` | `<time>#<message>` | a message that nobody could handle |
-| `L#sweeper` | `hooks` | how far the sweeper has looked at the pending hooks |
 | `R#<run>` | `A` | header |
 | `R#<run>` | `D#<step>` | dispatched step |
 | `R#<run>` | `E#<12-digit n>` | commit whose first event is n |
@@ -34,7 +33,6 @@ LOAD_END = "H$"
 WORKFLOWS = "W"
 CURRENT = "current"
 DEAD_LETTERS = "L#dead-letters"
-SWEEPER = "L#sweeper"
 
 _UNSAFE = re.compile(r"[#%\x00-\x1f\x7f]")
 _DIGITS = 12

@@ -1,6 +1,6 @@
 """Lists over the indexes: their shards merged by time, and the rows themselves then read.
 
-An index holds keys only, in the order of a time. Entries of one time come in any order, so
+An index holds little but keys, in the order of a time. Entries of one time come in any order, so
 all of them are read and sorted by id before any is handed out. Lists may lag, decisions never
 come here.
 """
@@ -8,6 +8,7 @@ come here.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,12 +16,14 @@ from typing import Generic, Literal, TypeVar
 
 from pynamodb.expressions.condition import Condition
 
-from stepwell.adapters.aws.cursors import Place
 from stepwell.adapters.aws.items import RawItem, TableItem
 from stepwell.adapters.aws.keys import SHARDS, shard_key
 from stepwell.adapters.aws.table import Table
+from stepwell.core.cursors import Place
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger("stepwell.aws")
 
 #: By which time each index sorts.
 _TIMES = {"runs": TableItem.created_at, "wanted": TableItem.wanted_at}
@@ -65,12 +68,23 @@ def read_list(
         within = time <= after.time if listing.newest_first else time >= after.time
     entries = _entries(table, listing, within, limit + 1)
     for items in _batches(table, entries, _time_of(listing), limit + 1):
-        rows = [row for row in map(listing.read, items) if listing.keep(row)]
+        rows = [row for row in readable(items, listing.read) if listing.keep(row)]
         rows.sort(key=lambda row: rank(listing.place(row)))
         found += [row for row in rows if not after or rank(listing.place(row)) > rank(after)]
         if len(found) > limit:
             break
     return found[:limit], len(found) > limit
+
+
+def readable(items: Iterable[RawItem], read: Callable[[RawItem], T]) -> Iterator[T]:
+    """The rows of items, without those that this version cannot read: the others go on."""
+    for item in items:
+        try:
+            yield read(item)
+        except (KeyError, TypeError, ValueError) as error:
+            # Without its text, which quotes the row.
+            where = f"{item['pk']['S']} {item['sk']['S']}"
+            _LOG.error("row %s is left out of a list: %s", where, type(error).__name__)
 
 
 def _entries(

@@ -22,7 +22,7 @@ from stepwell.engine.ports import Clock, TransientError
 from stepwell.errors import DefinitionError, UsageError
 
 if TYPE_CHECKING:
-    from boto3.session import Session
+    from botocore.session import Session
 
 #: After how long the secret is read again.
 FRESH: Millis = 300_000
@@ -71,7 +71,7 @@ class KeySecret:
     def _fetch(self) -> Any:
         try:
             # Made on first use: not every process needs the keys.
-            self._client = self._client or self._session.client(
+            self._client = self._client or self._session.create_client(
                 "secretsmanager", config=client_config()
             )
             return self._client.get_secret_value(SecretId=self._secret).get("SecretString")

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
-from typing import Literal
 
 from botocore.exceptions import ClientError
+from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.operand import Path
 
-from stepwell.adapters.aws import definitions
+from stepwell.adapters.aws import definitions, lists
 from stepwell.adapters.aws.clients import Clients, error_code
-from stepwell.adapters.aws.cursors import Place, read_cursor, write_cursor
 from stepwell.adapters.aws.items import (
     CheckpointItem,
     HookItem,
@@ -30,7 +29,6 @@ from stepwell.adapters.aws.keys import (
     CURRENT,
     HEADER,
     LOAD_END,
-    WORKFLOWS,
     checkpoint_key,
     chunk_key,
     hook_key,
@@ -38,11 +36,7 @@ from stepwell.adapters.aws.keys import (
     run_key,
     step_key,
 )
-from stepwell.adapters.aws.listing import Listing, read_list
 from stepwell.adapters.aws.rows import (
-    FAILED_GROUPS,
-    PENDING_HOOKS,
-    TIMED,
     checkpoint_item,
     chunk_item,
     commit_item,
@@ -54,14 +48,13 @@ from stepwell.adapters.aws.rows import (
     read_header,
     read_hook,
     read_step,
-    read_workflow,
     step_item,
-    timer_due,
     workflow_item,
 )
 from stepwell.adapters.aws.table import Table
 from stepwell.core.events import Commit
 from stepwell.core.records import (
+    AttentionKind,
     Checkpoint,
     Chunk,
     Decision,
@@ -109,12 +102,13 @@ class DynamoStore:
         """
         return await self._clients.call(self._put_header, header)
 
-    async def update_header(self, header: RunHeader) -> bool:
+    async def update_header(self, header: RunHeader, *, over: RunHeader | None = None) -> bool:
         """Replace, only if one is there whose `last_event` is not higher. Whether it was done.
 
-        A `cancel_requested` flag that stands is kept; so are workflow and time of creation.
+        With `over`, the header as it was read, also only if the note that stands is still the one
+        on it. A `cancel_requested` flag that stands is kept; so are workflow and time of creation.
         """
-        return await self._clients.call(self._update_header, header)
+        return await self._clients.call(self._update_header, header, over)
 
     async def request_cancel(self, run_id: str) -> bool:
         """Set `cancel_requested` on an existing header. Whether there is one."""
@@ -212,104 +206,52 @@ class DynamoStore:
         self, *, limit: int = 50, cursor: str | None = None
     ) -> Page[PublishedWorkflow]:
         """Current definitions by name. May lag. Raises `ValueError` on a bad cursor."""
-        _check_limit(limit)
-        after = None if cursor is None else read_cursor(cursor, "definitions", 1).ids[0]
-        rows = await self._clients.call(definitions.after, self._table, after, limit + 1)
-        more = len(rows) > limit
-        return Page(
-            items=tuple(rows[:limit]),
-            cursor=write_cursor("definitions", Place(0, (rows[limit - 1].name,))) if more else None,
-        )
+        return await self._clients.call(definitions.page, self._table, limit, cursor)
 
     async def list_runs(
         self,
         *,
         workflow: str | None = None,
         status: RunStatus | None = None,
-        attention: str | None = None,
+        attention: AttentionKind | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[RunHeader]:
         """Runs, newest first; ties by run id. May lag. Raises `ValueError` on a bad cursor.
 
-        `attention` is the kind of note that their headers carry: BLOCKED or STUCK. Only these and
-        FAILED runs have an index. PENDING, SUSPENDED, COMPLETED and CANCELLED ones are picked from
+        `attention` is the kind of note that their headers carry. Only runs with a note and FAILED
+        ones have an index. PENDING, SUSPENDED, COMPLETED and CANCELLED ones are picked from
         all runs, so a list of few among many is slow.
         """
-        _check_limit(limit)
-        after = None if cursor is None else read_cursor(cursor, "runs", 1)
-
-        def keep(header: RunHeader) -> bool:
-            return (
-                (workflow is None or header.workflow == workflow)
-                and (status is None or header.status is status)
-                and (attention is None or _note(header) == attention)
-            )
-
-        def read() -> tuple[list[RunHeader], bool]:
-            index, groups = self._groups(workflow, status, attention)
-            listing = Listing(
-                index=index,
-                groups=groups,
-                newest_first=True,
-                read=read_header,
-                place=_run_place,
-                keep=keep,
-            )
-            return read_list(self._table, listing, after=after, limit=limit)
-
-        rows, more = await self._clients.call(read)
-        return Page(
-            items=tuple(rows),
-            cursor=write_cursor("runs", _run_place(rows[-1])) if more else None,
+        return await self._clients.call(
+            lists.runs,
+            self._table,
+            workflow=workflow,
+            status=status,
+            attention=attention,
+            limit=limit,
+            cursor=cursor,
         )
 
     async def overdue_runs(self, before: Millis, limit: int) -> tuple[RunHeader, ...]:
         """Suspended runs with a timer or retry due before a time, the most overdue first. May lag.
 
-        At most `limit`. Deadlines of hooks do not count here, they are found by `list_hooks`; nor
-        do runs that want attention.
+        At most `limit`. Deadlines of hooks do not count here, see `overdue_hooks`; nor do runs
+        that want attention.
         """
-        _check_limit(limit)
-        listing = Listing(
-            index="wanted",
-            groups=(TIMED,),
-            newest_first=False,
-            read=read_header,
-            place=_due_place,
-            keep=lambda header: _is_due(header, before),
-        )
-        rows, _ = await self._clients.call(
-            read_list, self._table, listing, before=before, limit=limit
-        )
-        return tuple(rows)
+        return await self._clients.call(lists.overdue_runs, self._table, before, limit)
+
+    async def overdue_hooks(self, before: Millis, limit: int) -> tuple[HookRow, ...]:
+        """PENDING hooks whose deadline was before a time, the most overdue first. May lag."""
+        return await self._clients.call(lists.overdue_hooks, self._table, before, limit)
 
     async def list_hooks(
         self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> Page[HookRow]:
         """PENDING hooks, oldest first; ties by run and hook id. `ValueError` on a bad cursor."""
-        _check_limit(limit)
-        after = None if cursor is None else read_cursor(cursor, "hooks", 2)
-        if run_id is not None:
-            rows, more = await self._clients.call(self._pending_of, run_id, after, limit)
-        else:
-            listing = Listing(
-                index="wanted",
-                groups=(PENDING_HOOKS,),
-                newest_first=False,
-                read=read_hook,
-                place=_hook_place,
-                keep=_is_pending,
-            )
-            rows, more = await self._clients.call(
-                read_list, self._table, listing, after=after, limit=limit
-            )
-        return Page(
-            items=tuple(rows),
-            cursor=write_cursor("hooks", _hook_place(rows[-1])) if more else None,
-        )
+        return await self._clients.call(lists.hooks, self._table, run_id, limit, cursor)
 
-    # -- in a thread -------------------------------------------------------------------------
+    # What follows blocks: `Clients.call` runs it in a thread.
 
     def _load(self, run_id: str) -> RunRows:
         rows = self._read(run_id)
@@ -361,15 +303,22 @@ class DynamoStore:
             self._table.put(item)
         self._known_workflows.add(workflow)
 
-    def _update_header(self, header: RunHeader) -> bool:
+    def _update_header(self, header: RunHeader, over: RunHeader | None) -> bool:
         item = header_item(header)
         _check_size(f"header of run {header.run_id!r}", item)
         actions = replacing(item, _REPLACED)
         if header.cancel_requested:
             actions.append(RunItem.cancel_requested.set(True))
-        return self._table.update(
-            run_key(header.run_id), HEADER, actions, RunItem.last_event <= header.last_event
-        )
+        condition = RunItem.last_event <= header.last_event
+        if over is not None:
+            condition &= _noted_as(header_item(over))
+        if self._table.update(run_key(header.run_id), HEADER, actions, condition):
+            return True
+        if over is None or over.attention == header.attention:
+            return False
+        # A write that changes the note, and whose reply was lost, stands in its own way.
+        found = self._table.get(run_key(header.run_id), HEADER)
+        return found is not None and _without_flag(found) == _without_flag(item)
 
     def _append(self, run_id: str, commit: Commit) -> bool:
         item = commit_item(run_id, commit)
@@ -471,28 +420,6 @@ class DynamoStore:
         items = self._table.query(run_key(run_id), between, page=limit)
         return tuple(read_chunk(run_id, item) for item in islice(items, limit))
 
-    def _groups(
-        self, workflow: str | None, status: RunStatus | None, attention: str | None
-    ) -> tuple[Literal["runs", "wanted"], Sequence[str]]:
-        """The index, and the groups in it, that hold all runs of a list."""
-        if attention is not None:
-            return "wanted", [attention]
-        if status is RunStatus.FAILED:
-            return "wanted", FAILED_GROUPS
-        if workflow is not None:
-            return "runs", [workflow]
-        return "runs", [read_workflow(item) for item in self._table.query(WORKFLOWS)]
-
-    def _pending_of(
-        self, run_id: str, after: Place | None, limit: int
-    ) -> tuple[list[HookRow], bool]:
-        """The pending hooks of one run. They are few, so all are read, and none lags."""
-        items = self._table.query(run_key(run_id), HookItem.sk.startswith("H#"))
-        rows = sorted(filter(_is_pending, map(read_hook, items)), key=_hook_order)
-        if after is not None:
-            rows = [row for row in rows if _hook_order(row) > (after.time, after.ids)]
-        return rows[:limit], len(rows) > limit
-
 
 def _is_whole(commits: Sequence[Commit]) -> bool:
     return all(one.last + 1 == following.first for one, following in pairwise(commits))
@@ -504,39 +431,15 @@ def _check_size(name: str, item: RawItem) -> None:
         raise ItemTooLarge(name, size, _ITEM_LIMIT)
 
 
-def _check_limit(limit: int) -> None:
-    if limit < 1:
-        raise ValueError(f"limit must be at least 1, not {limit}")
+def _noted_as(item: RawItem) -> Condition:
+    """That the note on a header is the one on this item."""
+    note = Path(["attention"])
+    return note == item["attention"] if "attention" in item else note.does_not_exist()
+
+
+def _without_flag(item: RawItem) -> RawItem:
+    return {name: value for name, value in item.items() if name != "cancel_requested"}
 
 
 def _deleted(run_id: str) -> TransientError:
     return TransientError(f"run {run_id!r} was deleted while it was written")
-
-
-def _note(header: RunHeader) -> str | None:
-    return None if header.attention is None else header.attention.kind
-
-
-def _is_pending(row: HookRow) -> bool:
-    return row.status is HookStatus.PENDING
-
-
-def _run_place(header: RunHeader) -> Place:
-    return Place(header.created_at, (header.run_id,))
-
-
-def _is_due(header: RunHeader, before: Millis) -> bool:
-    due = timer_due(header)
-    return due is not None and due < before
-
-
-def _due_place(header: RunHeader) -> Place:
-    return Place(timer_due(header) or 0, (header.run_id,))
-
-
-def _hook_place(row: HookRow) -> Place:
-    return Place(row.created_at, (row.run_id, row.hook_id))
-
-
-def _hook_order(row: HookRow) -> tuple[int, tuple[str, ...]]:
-    return row.created_at, (row.run_id, row.hook_id)

@@ -26,7 +26,7 @@ from stepwell.adapters.aws.items import RawItem, TableItem
 from stepwell.engine.ports import TransientError
 
 if TYPE_CHECKING:
-    from boto3.session import Session
+    from botocore.session import Session
 
 #: What one BatchGetItem takes.
 _BATCH = 100
@@ -48,8 +48,7 @@ class _Connection(Connection):
     @property
     def session(self) -> Any:
         """The botocore session that the client is made from."""
-        # boto3 has no public name for the botocore session inside its own.
-        return super().session if self._given is None else self._given._session
+        return super().session if self._given is None else self._given
 
 
 class Table:

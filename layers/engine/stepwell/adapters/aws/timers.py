@@ -2,8 +2,8 @@
 
 A time that has passed goes to the run queue at once. Up to fifteen minutes SQS keeps the message
 back, to the second. Beyond that a one-off schedule sends it: within a minute after its time, never
-before, and then it is deleted. A schedule is named after its run, wait and arm, so starting it again
-finds it.
+before, and then it is deleted. A schedule is named after its run, wait and arm, so starting it
+again finds it.
 
 A message that SQS keeps back cannot be called back, and one of them may be sent twice. Both wake a
 run for nothing, which is harmless.
@@ -179,7 +179,7 @@ def schedule_name(run_id: str, wait_id: str, arm: int) -> str:
 
 
 def at_expression(due: Millis) -> str:
-    """`at(...)` in UTC, rounded up to the second. Raises `ValueError` outside of years 1 to 9999."""
+    """`at(...)` in UTC, rounded up to the second. Raises `ValueError` outside years 1 to 9999."""
     if due > _END:
         raise ValueError(f"a schedule cannot name a time after the year 9999: {due} ms")
     try:

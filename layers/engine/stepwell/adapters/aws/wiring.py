@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import NoReturn
-
-import boto3.session
+from typing import TYPE_CHECKING, NoReturn
 
 from stepwell.adapters.aws.blobs import S3Blobs
 from stepwell.adapters.aws.clients import Clients
@@ -19,6 +16,7 @@ from stepwell.adapters.aws.environment import (
 )
 from stepwell.adapters.aws.queue import InboxQueue, SqsQueue, SqsStepQueue
 from stepwell.adapters.aws.secret import KeySecret
+from stepwell.adapters.aws.session import open_session, region_of
 from stepwell.adapters.aws.store import DynamoStore
 from stepwell.adapters.aws.table import Table
 from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
@@ -28,6 +26,9 @@ from stepwell.core.records import Millis
 from stepwell.engine.ports import Clock, Ports
 from stepwell.engine.settings import Settings
 from stepwell.errors import UsageError
+
+if TYPE_CHECKING:
+    from botocore.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,32 +69,26 @@ class AwsDeployment:
     def __enter__(self) -> AwsDeployment:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def open_aws(
     environment: Environment,
-    session: boto3.session.Session | None = None,
+    session: Session | None = None,
     *,
     clock: Clock | None = None,
 ) -> AwsDeployment:
     """The adapters of a deployment. Nothing is asked of AWS yet.
 
-    Timers and dispatched steps work with a `WorkerEnvironment`; all others refuse to be used. Raises
-    `UsageError` without a region.
+    Timers and dispatched steps work with a `WorkerEnvironment`; all others refuse to be used.
+    Raises `UsageError` without a region.
     """
-    session = session or boto3.session.Session()
-    if session.region_name is None:
-        raise UsageError("no AWS region: set AWS_REGION, or a region in the profile")
+    session = session or open_session()
+    region = region_of(session)
     clock = clock or SystemClock()
     clients = Clients(session)
-    table = Table(environment.table, region=session.region_name, session=session)
+    table = Table(environment.table, region=region, session=session)
     store = DynamoStore(table, clients)
     blobs = S3Blobs(clients, environment.bucket)
     queue = SqsQueue(clients, environment.run_queue_url)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pydantic import TypeAdapter
 
 from stepwell.adapters.local.database import Database, Row
+from stepwell.core.cursors import Place, check_limit, read_cursor, write_cursor
 from stepwell.core.definitions import version_order
 from stepwell.core.records import PublishedWorkflow
+from stepwell.engine.ports import Page
 
 _DEFINITION: TypeAdapter[PublishedWorkflow] = TypeAdapter(PublishedWorkflow)
 
@@ -50,9 +52,16 @@ def current(database: Database, workflow: str) -> PublishedWorkflow | None:
     return _read(rows[0]) if rows else None
 
 
-def after(database: Database, workflow: str | None, limit: int) -> list[PublishedWorkflow]:
-    """At most `limit` current definitions of workflows that follow a name."""
-    return [_read(row) for row in database.query(_LIST, workflow, limit)]
+def page(database: Database, limit: int, cursor: str | None) -> Page[PublishedWorkflow]:
+    """Current definitions by name. Raises `ValueError` on a bad cursor or limit."""
+    check_limit(limit)
+    after = None if cursor is None else read_cursor(cursor, "definitions", 1).ids[0]
+    found = [_read(row) for row in database.query(_LIST, after, limit + 1)]
+    more = len(found) > limit
+    return Page(
+        items=tuple(found[:limit]),
+        cursor=write_cursor("definitions", Place(0, (found[limit - 1].name,))) if more else None,
+    )
 
 
 def _read(row: Row) -> PublishedWorkflow:

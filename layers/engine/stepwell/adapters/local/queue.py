@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import sha256
 
 from stepwell.adapters.local.database import Database, SqlValue
+from stepwell.adapters.local.dead_letters import DeadLetter, read_dead_letters
 from stepwell.core.messages import Message, dump_message
 from stepwell.core.records import Millis
 from stepwell.engine.ports import Clock, Delivery, Ids, ItemTooLarge
@@ -67,19 +67,6 @@ _BURY = """
 INSERT INTO dead_letters (message_id, run_id, body, sent_at, receive_count, reason, died_at)
 SELECT message_id, run_id, body, sent_at, receive_count, ?, ? FROM messages WHERE place = ?
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """A message that nobody will receive any more, and why. `redrive` sends it again."""
-
-    message_id: str
-    run_id: str
-    body: str
-    sent_at: Millis
-    receive_count: int
-    reason: str
-    died_at: Millis
 
 
 class SqliteQueue:
@@ -178,22 +165,7 @@ class SqliteQueue:
 
     async def dead_letters(self) -> tuple[DeadLetter, ...]:
         """All dead letters, in the order in which they died."""
-        rows = self.database.query(
-            "SELECT message_id, run_id, body, sent_at, receive_count, reason, died_at"
-            " FROM dead_letters ORDER BY place"
-        )
-        return tuple(
-            DeadLetter(
-                message_id=row[0],
-                run_id=row[1],
-                body=row[2],
-                sent_at=row[3],
-                receive_count=row[4],
-                reason=row[5],
-                died_at=row[6],
-            )
-            for row in rows
-        )
+        return read_dead_letters(self.database, "dead_letters")
 
     async def redrive(self, message_id: str) -> bool:
         """Send a dead letter again: a new message, last of its group, whatever was sent before.

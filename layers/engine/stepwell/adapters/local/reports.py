@@ -1,4 +1,4 @@
-"""What an operator reads in the log of a worker: a line for each failure, and for each end of a run.
+"""What an operator reads in a worker's log: a line for each failure, and for each end of a run.
 
 Said when the event stands, so of each only once. That a run is blocked, the engine says itself.
 """

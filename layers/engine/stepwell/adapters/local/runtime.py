@@ -12,7 +12,6 @@ import logging
 from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
@@ -99,16 +98,11 @@ class LocalEngine:
     def __enter__(self) -> LocalEngine:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def run_until_idle(self) -> int:
-        """Take all turns that can be taken now. Returns how many; timers to come are not awaited."""
+        """Take all turns that can be taken now, and no timer to come. Returns how many."""
         turns = 0
         while await self.take_turn():
             turns += 1
@@ -156,7 +150,7 @@ class LocalEngine:
             await asyncio.wait(busy)
 
     async def publish(self) -> Publication:
-        """Publish the workflows that are known here, and wake their blocked runs: this code may fit."""
+        """Publish the workflows known here, and wake their blocked runs: this code may fit."""
         return await self.client.publish(self._registry.workflows().values(), wake_all=True)
 
     async def _next(self) -> Coroutine[Any, Any, None] | None:
@@ -169,7 +163,7 @@ class LocalEngine:
         return None if delivery is None else self._attempt(delivery)
 
     async def _rest(self, busy: set[asyncio.Task[None]], until: asyncio.Event) -> None:
-        """Sleep until a turn ends, a timer may be due or another process may have sent something."""
+        """Sleep until a turn ends, a timer may be due, or another process may have sent."""
         stop = asyncio.create_task(until.wait())
         await asyncio.wait({stop, *busy}, timeout=_IDLE, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()

@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterable
 
 from stepwell.adapters.local.database import Database, SqlValue
-from stepwell.adapters.local.queue import DeadLetter
-from stepwell.core.messages import StepAttempt, dump_message
+from stepwell.adapters.local.dead_letters import DeadLetter, read_dead_letters
+from stepwell.core.messages import StepAttempt, dump_message, load_attempt
 from stepwell.core.records import Millis
 from stepwell.engine.ports import Clock, Delivery, Ids, ItemTooLarge
 
@@ -127,22 +127,7 @@ class SqliteStepQueue:
 
     async def dead_letters(self) -> tuple[DeadLetter, ...]:
         """All dead letters, in the order in which they died."""
-        rows = self.database.query(
-            "SELECT message_id, run_id, body, sent_at, receive_count, reason, died_at"
-            " FROM step_dead_letters ORDER BY place"
-        )
-        return tuple(
-            DeadLetter(
-                message_id=row[0],
-                run_id=row[1],
-                body=row[2],
-                sent_at=row[3],
-                receive_count=row[4],
-                reason=row[5],
-                died_at=row[6],
-            )
-            for row in rows
-        )
+        return read_dead_letters(self.database, "step_dead_letters")
 
     async def redrive(self, message_id: str) -> bool:
         """Send a dead letter again, as a new message. Whether there was such a letter."""
@@ -154,6 +139,11 @@ class SqliteStepQueue:
             for run_id, name, body in rows:
                 self._enter(run_id, name, body)
         return bool(rows)
+
+    async def attempts_of(self, run_id: str) -> tuple[StepAttempt, ...]:
+        """All attempts of a run that have a message, received or not."""
+        sql = "SELECT body FROM step_messages WHERE run_id = ? ORDER BY place"
+        return tuple(load_attempt(body) for (body,) in self.database.query(sql, run_id))
 
     async def next_visible_at(self) -> Millis | None:
         """When a message may become receivable, perhaps in the past; None without messages."""

@@ -6,23 +6,28 @@ and a run is read in pages of at most 1 MB, each continuing after the last key o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, replace
-from operator import attrgetter
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from stepwell.adapters.local import definitions
-from stepwell.adapters.local.cursors import read_cursor, write_cursor
+from stepwell.adapters.local import definitions, lists
 from stepwell.adapters.local.database import Database, Row, SqlValue
+from stepwell.adapters.local.rows import (
+    HOOK_COLUMNS,
+    HOOK_FIELDS,
+    dump_header,
+    hook_values,
+    read_header,
+    read_hook,
+)
 from stepwell.core.events import Commit, dump_events, load_events
 from stepwell.core.records import (
+    AttentionKind,
     Checkpoint,
     Chunk,
     Decision,
     HookRow,
-    HookStatus,
     Millis,
     PublishedWorkflow,
     RunHeader,
@@ -33,13 +38,8 @@ from stepwell.engine.ports import Clock, ItemTooLarge, Page, RunRows, TransientE
 
 T = TypeVar("T")
 
-_HEADER: TypeAdapter[RunHeader] = TypeAdapter(RunHeader)
 _CHECKPOINT: TypeAdapter[Checkpoint] = TypeAdapter(Checkpoint)
 _STEP: TypeAdapter[StepRow] = TypeAdapter(StepRow)
-
-_HOOK_FIELDS = tuple(field.name for field in fields(HookRow))
-_HOOK_COLUMNS = ", ".join(_HOOK_FIELDS)
-_hook_values = attrgetter(*_HOOK_FIELDS)
 
 _PUT_HEADER = """
 INSERT INTO runs (run_id, workflow, status, attention, recency, last_event, cancel_requested, body)
@@ -48,7 +48,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING
 
 # Workflow and time of creation never change, so their indexes are left alone.
 _UPDATE_HEADER = """
-UPDATE runs SET status = ?, attention = ?, last_event = ?, cancel_requested = max(cancel_requested, ?), body = ?
+UPDATE runs SET status = ?, attention = ?, last_event = ?,
+    cancel_requested = max(cancel_requested, ?), body = ?
 WHERE run_id = ? AND last_event <= ?
 """
 
@@ -65,7 +66,7 @@ WHERE run_id = ? AND first > ifnull(?, 0) ORDER BY first
 """
 
 _HOOKS = f"""
-SELECT size, hook_id, {_HOOK_COLUMNS} FROM hooks
+SELECT size, hook_id, {HOOK_COLUMNS} FROM hooks
 WHERE run_id = ? AND ifnull(hook_id > ?, true) ORDER BY hook_id
 """  # noqa: S608
 
@@ -83,7 +84,7 @@ UPDATE steps SET revision = ?, size = ?, body = ? WHERE run_id = ? AND step = ? 
 """
 
 _PUT_HOOK = f"""
-INSERT INTO hooks ({_HOOK_COLUMNS}, size) VALUES ({", ".join("?" * (len(_HOOK_FIELDS) + 1))})
+INSERT INTO hooks ({HOOK_COLUMNS}, size) VALUES ({", ".join("?" * (len(HOOK_FIELDS) + 1))})
 ON CONFLICT (run_id, hook_id) DO NOTHING
 """  # noqa: S608
 
@@ -91,7 +92,7 @@ _DECIDE_HOOK = f"""
 UPDATE hooks SET status = ?, decision_id = ?, decided_at = ?, payload = ?, actor = ?,
     size = size + ?
 WHERE run_id = ? AND hook_id = ? AND status = 'PENDING'
-RETURNING size, {_HOOK_COLUMNS}
+RETURNING size, {HOOK_COLUMNS}
 """  # noqa: S608
 
 _PUT_CHECKPOINT = """
@@ -149,7 +150,7 @@ class SqliteStore:
                 Commit(first=first, turn=turn, number=number, events=load_events(events))
                 for _, first, turn, number, events in commits
             ),
-            hooks=tuple(_read_hook(row[2:]) for row in hooks),
+            hooks=tuple(read_hook(row[2:]) for row in hooks),
             steps=tuple(_STEP.validate_json(body) for *_, body in steps),
         )
 
@@ -172,11 +173,20 @@ class SqliteStore:
         )
         return header if put else _standing(self._header(header.run_id), header.run_id)
 
-    async def update_header(self, header: RunHeader) -> bool:
+    async def update_header(self, header: RunHeader, *, over: RunHeader | None = None) -> bool:
         """Replace, only if one is there whose `last_event` is not higher. Whether it was done.
 
-        A `cancel_requested` flag that stands is kept.
+        With `over`, the header as it was read, also only if the note that stands is still the one
+        on it. A `cancel_requested` flag that stands is kept.
         """
+        with self._database.writing():
+            if over is not None:
+                standing = self._header(header.run_id)
+                if standing is None or standing.attention != over.attention:
+                    return False
+            return self._replace_header(header)
+
+    def _replace_header(self, header: RunHeader) -> bool:
         changed = self._database.change(
             _UPDATE_HEADER,
             header.status.value,
@@ -221,7 +231,7 @@ class SqliteStore:
 
     async def put_hook(self, row: HookRow) -> HookRow:
         """Put if absent. Returns the row that stands: this one, or the one already there."""
-        values = _hook_values(row)
+        values = hook_values(row)
         size = _size(values)
         self._check_size(f"hook {row.hook_id!r} of run {row.run_id!r}", size)
         if self._database.change(_PUT_HOOK, *values, size):
@@ -242,7 +252,7 @@ class SqliteStore:
             for size, *_ in rows:
                 # Leaving by an error takes the decision back.
                 self._check_size(f"hook {hook_id!r} of run {run_id!r}", size)
-        return _read_hook(rows[0][1:]) if rows else self._hook(run_id, hook_id)
+        return read_hook(rows[0][1:]) if rows else self._hook(run_id, hook_id)
 
     async def get_step(self, run_id: str, step: str) -> StepRow | None:
         """The row of a dispatched step."""
@@ -342,87 +352,49 @@ class SqliteStore:
         self, *, limit: int = 50, cursor: str | None = None
     ) -> Page[PublishedWorkflow]:
         """Current definitions by name. Raises `ValueError` on a bad cursor."""
-        _check_limit(limit)
-        after = None if cursor is None else read_cursor(cursor, "definitions", 1)[1][0]
-        found = definitions.after(self._database, after, limit + 1)
-        more = len(found) > limit
-        return Page(
-            items=tuple(found[:limit]),
-            cursor=write_cursor("definitions", 0, found[limit - 1].name) if more else None,
-        )
+        return definitions.page(self._database, limit, cursor)
 
     async def list_runs(
         self,
         *,
         workflow: str | None = None,
         status: RunStatus | None = None,
-        attention: str | None = None,
+        attention: AttentionKind | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[RunHeader]:
         """Runs, newest first; ties by run id, ascending. Raises `ValueError` on a bad cursor.
 
-        `attention` is the kind of note that their headers carry: BLOCKED or STUCK.
+        `attention` is the kind of note that their headers carry.
         """
-        conditions: list[str] = []
-        values: list[SqlValue] = []
-        if workflow is not None:
-            conditions.append("workflow = ?")
-            values.append(workflow)
-        if status is not None:
-            conditions.append("status = ?")
-            values.append(status.value)
-        if attention is not None:
-            conditions.append("attention = ?")
-            values.append(attention)
-        if cursor is not None:
-            time, ids = read_cursor(cursor, "runs", 1)
-            conditions.append("(recency, run_id) > (?, ?)")
-            values += [-time, *ids]
-        select = "SELECT body, cancel_requested, recency, run_id FROM runs"
-        rows, more = self._list(select, conditions, "recency, run_id", values, limit)
-        return Page(
-            items=tuple(_read_header(body, cancelled) for body, cancelled, *_ in rows),
-            cursor=write_cursor("runs", -rows[-1][2], rows[-1][3]) if more else None,
+        return lists.runs(
+            self._database,
+            workflow=workflow,
+            status=status,
+            attention=attention,
+            limit=limit,
+            cursor=cursor,
         )
 
     async def list_hooks(
         self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> Page[HookRow]:
         """PENDING hooks, oldest first; ties by run and hook id. `ValueError` on a bad cursor."""
-        conditions = ["status = 'PENDING'"]
-        values: list[SqlValue] = []
-        if run_id is not None:
-            conditions.append("run_id = ?")
-            values.append(run_id)
-        if cursor is not None:
-            time, ids = read_cursor(cursor, "hooks", 2)
-            conditions.append("(created_at, run_id, hook_id) > (?, ?, ?)")
-            values += [time, *ids]
-        select = f"SELECT {_HOOK_COLUMNS} FROM hooks"  # noqa: S608
-        rows, more = self._list(select, conditions, "created_at, run_id, hook_id", values, limit)
-        hooks = tuple(_read_hook(row) for row in rows)
-        last = hooks[-1] if more else None
-        return Page(
-            items=hooks,
-            cursor=write_cursor("hooks", last.created_at, last.run_id, last.hook_id)
-            if last
-            else None,
-        )
+        return lists.hooks(self._database, run_id, limit, cursor)
 
     def _header(self, run_id: str) -> RunHeader | None:
         rows = self._database.query(
             "SELECT body, cancel_requested FROM runs WHERE run_id = ?", run_id
         )
-        return _read_header(*rows[0]) if rows else None
+        return read_header(*rows[0]) if rows else None
 
     def _hook(self, run_id: str, hook_id: str) -> HookRow | None:
         rows = self._database.query(
-            f"SELECT {_HOOK_COLUMNS} FROM hooks WHERE run_id = ? AND hook_id = ?",  # noqa: S608
+            f"SELECT {HOOK_COLUMNS} FROM hooks WHERE run_id = ? AND hook_id = ?",  # noqa: S608
             run_id,
             hook_id,
         )
-        return _read_hook(rows[0]) if rows else None
+        return read_hook(rows[0]) if rows else None
 
     def _pages(self, sql: str, run_id: str) -> list[Row]:
         """All rows that the statement gives for a run, page after page."""
@@ -432,22 +404,8 @@ class SqliteStore:
             rows += page
         return rows
 
-    def _list(
-        self,
-        select: str,
-        conditions: Sequence[str],
-        order: str,
-        values: Sequence[SqlValue],
-        limit: int,
-    ) -> tuple[list[Row], bool]:
-        """At most `limit` rows, and whether more follow."""
-        _check_limit(limit)
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        rows = self._database.query(f"{select}{where} ORDER BY {order} LIMIT ?", *values, limit + 1)
-        return rows[:limit], len(rows) > limit
-
     def _header_body(self, header: RunHeader) -> str:
-        body = _HEADER.dump_json(header, exclude_none=True)
+        body = dump_header(header)
         self._check_size(f"header of run {header.run_id!r}", len(body))
         return body.decode()
 
@@ -456,26 +414,8 @@ class SqliteStore:
             raise ItemTooLarge(item, size, self._item_limit)
 
 
-def _check_limit(limit: int) -> None:
-    if limit < 1:
-        raise ValueError(f"limit must be at least 1, not {limit}")
-
-
-def _read_header(body: str, cancel_requested: int) -> RunHeader:
-    header = _HEADER.validate_json(body)
-    if header.cancel_requested == bool(cancel_requested):
-        return header
-    return replace(header, cancel_requested=bool(cancel_requested))
-
-
 def _attention(header: RunHeader) -> str | None:
     return None if header.attention is None else header.attention.kind
-
-
-def _read_hook(row: Row) -> HookRow:
-    values = dict(zip(_HOOK_FIELDS, row, strict=True))
-    values["status"] = HookStatus(values["status"])
-    return HookRow(**values)
 
 
 def _size(values: Iterable[SqlValue]) -> int:

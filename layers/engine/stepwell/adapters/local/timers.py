@@ -54,7 +54,7 @@ class SqliteTimers:
         return len(due)
 
     async def next_due(self, run_id: str | None = None) -> Millis | None:
-        """When the next timer is due, of one run or of any, perhaps in the past; None without one."""
+        """When the next timer of a run, or of any, is due, perhaps in the past; None: none is."""
         query = self._database.query
         if run_id is None:
             rows = query("SELECT min(due) FROM timers")

@@ -10,9 +10,10 @@ cold start some 25 ms.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from botocore.exceptions import ParamValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stepwell.adapters.aws.clients import AWS_ERRORS, Clients
@@ -27,6 +28,8 @@ from stepwell.engine.ports import TransientError
 _UNREADABLE_DELAY: Millis = 5_000
 #: Names of fields are outside data, too.
 _LONGEST_PROBLEM = 500
+#: Errors whose texts quote what they are about.
+_QUOTING = (ValidationError, ParamValidationError)
 
 
 class Context(Protocol):
@@ -49,7 +52,7 @@ class _MessageAttribute(BaseModel):
 class Record(BaseModel):
     """A received message."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     message_id: str = Field(alias="messageId")
     receipt: str = Field(alias="receiptHandle")
@@ -72,6 +75,9 @@ class Record(BaseModel):
 
 
 class _Event(BaseModel):
+    # Lambda logs what is raised.
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     records: list[Record] = Field(alias="Records")
 
 
@@ -98,6 +104,33 @@ def describe_problems(error: ValidationError) -> str:
         for each in error.errors(include_input=False, include_url=False, include_context=False)
     )
     return "; ".join(problems)[:_LONGEST_PROBLEM]
+
+
+def log_error(told: str, *arguments: Any) -> None:
+    """Log an error, the last of the arguments, with its traceback unless that would quote data.
+
+    Call it where the error is handled.
+    """
+    error = arguments[-1]
+    quoting = next((each for each in _chain(error) if isinstance(each, _QUOTING)), None)
+    if quoting is None:
+        logger.exception(told, *arguments)
+        return
+    # A row that is not as it should be, say: the error tells what stands there.
+    what = type(quoting).__name__
+    if isinstance(quoting, ValidationError):
+        what = f"{quoting.title}: {describe_problems(quoting)}"
+    where = "" if quoting is error else f"{type(error).__name__} because of "
+    logger.error(told, *arguments[:-1], where + what)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and all that a traceback would show with it. Such chains may be closed."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def is_batch(event: Mapping[str, Any]) -> bool:
@@ -178,8 +211,5 @@ def _report(error: Exception, record: Record, delay: Millis) -> None:
         logger.warning(told, *arguments)
     elif isinstance(error, Unreadable):
         logger.error("the body is no message that this version knows; " + told, *arguments)
-    elif isinstance(error, ValidationError):
-        # A row that is not as it should be. The error would quote it, and its traceback too.
-        logger.error(told, *arguments[:-1], f"{error.title}: {describe_problems(error)}")
     else:
-        logger.exception(told, *arguments)
+        log_error(told, *arguments)

@@ -12,8 +12,8 @@ def import_workflows(package: str) -> None:
     """Import a package and all modules in it, so that its workflows and steps are registered.
 
     Raises `DefinitionError` if one cannot be: the function then fails to start, and its messages
-    come back until it can, or become dead letters. With a part of the code it would take runs of the
-    other part for runs that no code fits.
+    come back until it can, or become dead letters. With a part of the code it would take runs of
+    the other part for runs that no code fits.
     """
     module = _import(package)
     for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{package}."):

@@ -9,7 +9,7 @@ from stepwell.engine.turn import Engine
 
 
 class FreshEngine:
-    """Makes the engine on first use, since that needs the keys, and gives it new keys from then on."""
+    """Makes the engine on first use, since that needs the keys; then keeps its keys fresh."""
 
     def __init__(self, aws: AwsDeployment, registry: Registry) -> None:
         self._aws = aws

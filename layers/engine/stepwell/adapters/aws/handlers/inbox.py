@@ -1,7 +1,7 @@
 """The inbox: does what messages from outside ask for, and hands on timers when they are due.
 
-What cannot be done for good goes to the dead letters with its reason and is then acknowledged; it is
-given back while that fails. What fails in passing is given back.
+What cannot be done for good goes to the dead letters with its reason and is then acknowledged; it
+is given back while that fails. What fails in passing is given back.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ from stepwell.engine.ports import BlobMissing, TransientError
 from stepwell.errors import StepwellError
 
 _REASON_LIMIT = 1_000
+#: The engine sends no timer here that is due later, even if its clock is minutes behind. Another
+#: one would go round in this queue for as long as it likes.
+_LONGEST_WAIT_S = 2 * LONGEST_DELAY_S
 
 
 class Refused(Exception):
@@ -86,6 +89,8 @@ class Inbox:
     async def _hand_on(self, timer: TimerDue) -> None:
         """Send a timer to its run; before its time, keep it back again."""
         wait = seconds_up(timer.due - self._aws.ports.clock.now())
+        if wait > _LONGEST_WAIT_S:
+            raise Refused("NotSoDue", "a timer of more than fifteen minutes does not belong here")
         if wait > 0:
             await self._queue.send_later(timer, min(wait, LONGEST_DELAY_S))
             count("TimersKeptBack")

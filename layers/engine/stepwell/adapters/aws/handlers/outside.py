@@ -21,7 +21,7 @@ from stepwell.core.messages import TimerDue
 
 
 class _Outside(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Start(_Outside):

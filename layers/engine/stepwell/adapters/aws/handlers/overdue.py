@@ -1,8 +1,8 @@
 """Runs whose waits are overdue: their timers got lost, and each is woken.
 
-A lost timer is rare, so this is a net, and it may be slow: runs with overdue timers are found at
-once, pending hooks are walked through in order, a bounded number at each sweep, and the next sweep
-goes on where this one stopped.
+A lost timer is rare, so this is a net. A wait may also be overdue since the worker cannot keep up,
+and then wake-ups in every minute would make that worse: the longer it has been overdue, the more
+seldom its run is woken.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from stepwell.adapters.aws.handlers.telemetry import logger
-from stepwell.adapters.aws.keys import SWEEPER
 from stepwell.adapters.aws.wiring import AwsDeployment
 from stepwell.core.messages import Wake
-from stepwell.core.records import HookRow, Millis, RunHeader
-from stepwell.engine.ports import Page
+from stepwell.core.records import Millis, RunHeader
 
 #: How late a timer may be without anything being wrong: Scheduler's minute, and time in the queues.
 GRACE: Millis = 120_000
 _RUNS = 500
-_PAGE = 200
-_PAGES = 25
-#: What is left of the function's time when no further page is begun.
+#: More than runs, for some may be of runs that are stuck, and these are not woken.
+_HOOKS = 2_000
+#: What is left of the function's time when nobody else is woken.
 _RESERVE: Millis = 10_000
-_HOOKS = "hooks"
+#: A wait that is overdue by so many minutes, or more, is not seen to in each of them.
+_SELDOM = 8
+_MOST_SELDOM = 64
 
 
 @dataclass(slots=True)
@@ -52,11 +54,15 @@ class Overdue:
         for header in await self._aws.store.overdue_runs(now - GRACE, _RUNS):
             if time_left() < _RESERVE:
                 break
-            await self._wake(header.run_id, now, woken)
             found.oldest = max(found.oldest, now - _due(header, now))
-        for _ in range(_PAGES):
-            if time_left() < _RESERVE or await self._look_at_hooks(now, woken, found):
+            await self._wake(header.run_id, now, now - _due(header, now), woken)
+        for row in await self._aws.store.overdue_hooks(now - GRACE, _HOOKS):
+            if time_left() < _RESERVE:
                 break
+            late = now - (row.expires_at or now)
+            if await self._may_wake(row.run_id):
+                found.oldest = max(found.oldest, late)
+                await self._wake(row.run_id, now, late, woken)
         found.woken = len(woken)
         if woken:
             logger.warning(
@@ -67,41 +73,28 @@ class Overdue:
             )
         return found
 
-    async def _look_at_hooks(self, now: Millis, woken: set[str], found: Found) -> bool:
-        """Look at one page of hooks. Whether it was the last."""
-        page = await self._next_page()
-        for row in page.items:
-            late = 0 if row.expires_at is None else now - row.expires_at
-            if late > GRACE and await self._may_wake(row.run_id):
-                await self._wake(row.run_id, now, woken)
-                found.oldest = max(found.oldest, late)
-        await self._remember(page.cursor)
-        return page.cursor is None
-
-    async def _next_page(self) -> Page[HookRow]:
-        item = await self._aws.clients.call(self._aws.table.get, SWEEPER, _HOOKS)
-        cursor = item["cursor"]["S"] if item and "cursor" in item else None
-        try:
-            return await self._aws.store.list_hooks(limit=_PAGE, cursor=cursor)
-        except ValueError:  # written by another version
-            return await self._aws.store.list_hooks(limit=_PAGE)
-
-    async def _remember(self, cursor: str | None) -> None:
-        item = {"pk": {"S": SWEEPER}, "sk": {"S": _HOOKS}}
-        if cursor is not None:
-            item["cursor"] = {"S": cursor}
-        await self._aws.clients.call(self._aws.table.put, item)
-
     async def _may_wake(self, run_id: str) -> bool:
         """Not what is stuck: it would fail at every sweep."""
-        header = await self._aws.store.get_header(run_id)
+        try:
+            header = await self._aws.store.get_header(run_id)
+        except ValidationError:  # of this row alone; the turn of whoever wakes it tells
+            logger.error("the header of run %s cannot be read", run_id)
+            return False
         return header is not None and (header.attention is None or header.attention.kind != "STUCK")
 
-    async def _wake(self, run_id: str, now: Millis, woken: set[str]) -> None:
-        if run_id not in woken:
+    async def _wake(self, run_id: str, now: Millis, late: Millis, woken: set[str]) -> None:
+        if run_id not in woken and _is_time(late):
             cause = f"overdue at minute {now // 60_000}"
             await self._aws.queue.send(Wake(run_id=run_id, cause=cause))
             woken.add(run_id)
+
+
+def _is_time(late: Millis) -> bool:
+    """Whether a wait that is so late is to be seen to: four times while its lateness doubles."""
+    minutes = late // 60_000
+    if minutes < _SELDOM:
+        return True
+    return minutes % min(1 << (minutes.bit_length() - 3), _MOST_SELDOM) == 0
 
 
 def _due(header: RunHeader, now: Millis) -> Millis:

@@ -1,7 +1,8 @@
 """The step function: makes one attempt of a dispatched step for each message of the step queue.
 
-While it works, a thread keeps its message invisible for a minute at a time. So when the process dies
-the message comes again within a minute, and who gets it then reports the attempt as interrupted.
+While it works, a thread keeps its message invisible for a minute at a time. So when the process
+dies the message comes again within a minute, and who gets it then reports the attempt as
+interrupted.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
@@ -108,12 +108,7 @@ class Held:
         if self._renew():
             self._thread.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()

@@ -1,10 +1,10 @@
 """The sweeper: takes dead letters, and wakes runs whose waits are overdue.
 
-A dead letter is kept as a row, whatever it is. If it is one of the run queue or the step queue, what
-it promised is made true as far as rows can tell, and its run is marked STUCK, with the message on
-the mark, so that waking the run sends it again. A timer that Scheduler or the inbox could not
-deliver is delivered. What the inbox refused is not looked into again: it came from outside, and some
-messages of the engine would decide what outsiders may not.
+A dead letter is kept as a row, whatever it is. If it is one of the run queue or the step queue,
+what it promised is made true as far as rows can tell, and its run is marked STUCK, with the message
+on the mark, so that waking the run sends it again. A timer that Scheduler or the inbox could not
+deliver is delivered. What the inbox refused is not looked into again: it came from outside, and
+some messages of the engine would decide what outsiders may not.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from stepwell.core.records import Attention
 from stepwell.engine.ports import TransientError
 from stepwell.engine.turn import header_of
 
-#: Characters of a body that a mark carries; longer ones are kept in their row alone.
+#: Bytes of a body that a mark carries; longer ones are kept in their row alone.
 _LONGEST_ON_MARK = 32_768
+_LONGEST_REASON = 1_000
 _ROUNDS = 3
 
 
@@ -84,7 +85,7 @@ class Sweeper:
         run_id = _run_of(record, message)
         await self._letters.keep(record, _reason(record, message), run_id)
         with logger.append_context_keys(run_id=run_id):
-            logger.error("dead letter from %s: %s", record.queue, _reason(record, message))
+            logger.error("dead letter from %s: %s", record.queue, _told(record, message))
             if run_id is not None:
                 await self._make_true(message)
                 await self._mark(run_id, record, message)
@@ -116,7 +117,7 @@ class Sweeper:
     ) -> None:
         """Mark the run STUCK. What code does not fit stays BLOCKED: publishing code wakes these."""
         now = self._aws.ports.clock.now()
-        body = record.body if len(record.body) <= _LONGEST_ON_MARK else None
+        body = record.body if len(record.body.encode()) <= _LONGEST_ON_MARK else None
         for _ in range(_ROUNDS):
             header = await self._aws.store.get_header(run_id)
             if header is None or header.status.terminal:
@@ -126,7 +127,8 @@ class Sweeper:
             if note is None or note.kind != "BLOCKED":
                 note = Attention(kind="STUCK", reason=_reason(record, message), since=now)
             marked = replace(header, attention=replace(note, message=body), updated_at=now)
-            if await self._aws.store.update_header(marked):
+            # A turn may be going on, and its word on the header is the last one.
+            if await self._aws.store.update_header(marked, over=header):
                 return
         raise TransientError(f"run {run_id!r} goes on while it is marked")
 
@@ -164,7 +166,7 @@ def _run_of(record: Record, message: Message | StepAttempt | None) -> str | None
 def _reason(record: Record, message: Message | StepAttempt | None) -> str:
     told = record.message_attributes.get("reason")
     if told is not None and told.text:
-        return told.text
+        return told.text[:_LONGEST_REASON]
     if message is None:
         return (
             f"a message in {record.queue} cannot be read by this version; deploy one that can, "
@@ -174,3 +176,11 @@ def _reason(record: Record, message: Message | StepAttempt | None) -> str:
         f"a message ({message.type}) was delivered too often and its work never ended; "
         "see the log, mend the cause and wake the run"
     )
+
+
+def _told(record: Record, message: Message | StepAttempt | None) -> str:
+    """The reason as it may be logged: what the inbox gives may quote the message."""
+    code = record.message_attributes.get("code")
+    if code is not None or "reason" in record.message_attributes:
+        return f"refused: {(code and code.text) or 'no code'}"[:_LONGEST_REASON]
+    return _reason(record, message)

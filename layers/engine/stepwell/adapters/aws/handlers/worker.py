@@ -18,7 +18,14 @@ from pydantic import ValidationError
 
 from stepwell.adapters.aws.clients import AWS_ERRORS
 from stepwell.adapters.aws.environment import WorkerEnvironment
-from stepwell.adapters.aws.handlers.batch import Context, Record, Source, Unreadable, records_of
+from stepwell.adapters.aws.handlers.batch import (
+    Context,
+    Record,
+    Source,
+    Unreadable,
+    log_error,
+    records_of,
+)
 from stepwell.adapters.aws.handlers.code import import_workflows
 from stepwell.adapters.aws.handlers.fresh import FreshEngine
 from stepwell.adapters.aws.handlers.telemetry import count, logger, metrics, milliseconds
@@ -30,7 +37,6 @@ from stepwell.core.records import Millis
 from stepwell.engine.catalogue import Catalogue
 from stepwell.engine.ports import TransientError
 from stepwell.engine.threads import WORKFLOW_THREAD
-from stepwell.errors import StepwellError
 
 #: With less than this until the end of the function, publishing is left to the next turn.
 _TIME_TO_PUBLISH: Millis = 20_000
@@ -109,17 +115,20 @@ class Worker:
         return steps.sent if isinstance(steps, SqsStepQueue) else 0
 
     async def _publish(self, context: Context) -> None:
-        """Publish the workflows of this code, once per process. What fails here fails no message."""
-        if self._published or context.get_remaining_time_in_millis() < _TIME_TO_PUBLISH:
+        """Publish this code's workflows, once per process. What fails here fails no message."""
+        left = context.get_remaining_time_in_millis()
+        if self._published or left < _TIME_TO_PUBLISH:
             return
         definitions = self._registry.workflows().values()
         try:
-            done = await Catalogue(self._aws.ports).publish(definitions, wake_all=False)
-        except (TransientError, *AWS_ERRORS) as error:
-            logger.warning("workflows are not published yet: %s", error)
+            # So many runs may be blocked that waking them would outlive the function.
+            async with asyncio.timeout((left - _TIME_TO_PUBLISH / 2) / 1000):
+                done = await Catalogue(self._aws.ports).publish(definitions, wake_all=False)
+        except (TransientError, TimeoutError, *AWS_ERRORS) as error:
+            logger.warning("workflows are not published yet: %r", error)
             return
-        except StepwellError:
-            logger.exception("workflows cannot be published")
+        except Exception as error:  # a row that this version cannot read, for one
+            log_error("workflows cannot be published: %s", error)
         else:
             if done.changed:
                 logger.info("published %s, woke %d runs", ", ".join(done.changed), done.woken)

@@ -1,4 +1,4 @@
-"""Cursors of lists, as opaque text: the place of the last item, so they outlive what changes."""
+"""Pages of lists: where one ends, as opaque text that outlives what is inserted or removed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Place:
 
 
 _TEXT: TypeAdapter[tuple[str, int, tuple[str, ...]]] = TypeAdapter(
-    tuple[str, int, tuple[str, ...]], config=ConfigDict(strict=True)
+    tuple[str, int, tuple[str, ...]], config=ConfigDict(strict=True, defer_build=True)
 )
 
 
@@ -40,3 +40,9 @@ def read_cursor(cursor: str, kind: str, ids: int) -> Place:
     if found != kind or len(names) != ids or abs(time) > _LARGEST:
         raise ValueError(f"not a cursor of the list of {kind}")
     return Place(time, names)
+
+
+def check_limit(limit: int) -> None:
+    """Raise `ValueError` for a page of no items: it would have no end to go on from."""
+    if limit < 1:
+        raise ValueError(f"limit must be at least 1, not {limit}")
