@@ -9,6 +9,8 @@ VENV ?= .venv
 SAM_VENV ?= .venv-sam
 E2E_VENV ?= .venv-e2e
 LAMBDA_PYTHON ?= python3.13
+# Processes that tests run in; 0 for this one, as a debugger needs.
+JOBS ?= auto
 
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
@@ -18,6 +20,8 @@ SAM_STAMP := $(SAM_VENV)/.setup.stamp
 E2E_STAMP := $(E2E_VENV)/.setup.stamp
 REQUIREMENTS := layers/dependencies/requirements.txt
 TYPED := stepwell examples benchmarks
+ENGINE_TESTS := tests/unit tests/histories tests/simulation tests/examples tests/integration \
+  $(addprefix --ignore=tests/integration/,api aws cli)
 TEMPLATES := template.yaml $(wildcard infra/*.yaml)
 ARCHITECTURE ?= arm64
 LOCAL := .aws-sam-local
@@ -37,7 +41,7 @@ export UV_PYTHON_DOWNLOADS = never
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: $(STAMP) ## Make the environment and install the locked tools into it
@@ -69,7 +73,12 @@ type: setup ## Check types
 
 .PHONY: test
 test: setup ## Run the tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+# Where Pythons differ: the loop, tasks and threads that replay rests on. Adapters and doors do not.
+.PHONY: test-engine
+test-engine: ## Run the tests of the engine, for one more Python (PYTHON=…, VENV=…)
+	$(MAKE) --no-print-directory test ARGS="$(ENGINE_TESTS) $(ARGS)"
 
 .PHONY: demo
 demo: setup ## Run the approval example through a process kill
@@ -129,7 +138,7 @@ $(LOCAL)/built.stamp: $(LOCAL_SOURCES) | $(SAM_STAMP)
 .PHONY: test-built
 test-built: build-local ## Run the tests of what was built, on the Python it was built for
 	$(MAKE) --no-print-directory test PYTHON=$(LAMBDA_PYTHON) VENV=.venv-3.13 \
-	  ARGS="tests/built $(wildcard tests/deployed) $(ARGS)"
+	  ARGS="tests/built tests/deployed $(ARGS)"
 
 $(E2E_STAMP): $(STAMP)
 	UV_PROJECT_ENVIRONMENT=$(E2E_VENV) $(UV) sync --quiet --locked --only-group emulator --python $(LAMBDA_PYTHON)
@@ -142,4 +151,4 @@ e2e: build-local $(E2E_STAMP) ## Deploy to an AWS emulated on this machine, and 
 	  $(BIN)/python -m pytest tests/e2e $(ARGS)
 
 .PHONY: check
-check: lint type test drift validate ## All of it, as CI runs it
+check: lint type test drift validate ## The quick checks and the tests; CI adds test-engine, test-built, e2e
