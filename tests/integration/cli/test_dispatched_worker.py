@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 
 from tests.integration.cli.shell import Shell
 from tests.integration.cli.test_worker import completed
@@ -15,6 +16,16 @@ def test_a_worker_makes_attempts_of_dispatched_steps(shell: Shell) -> None:
     assert shell("worker", "app", "--until-idle", "--json").code == 0
     shown = shell.run_of(run["run_id"])
     assert (shown["status"], shown["result"]) == ("COMPLETED", 1)
+
+
+def test_run_stays_while_a_dispatched_step_is_worked_on(shell: Shell) -> None:
+    running = shell.begin("run", "app:holds_away_now", "--input", '["door"]', "--wait", "0s")
+    running.says("holding door")
+    [run] = shell("runs", "list", "--json").json["runs"]  # takes longer than a look at the run
+    assert [wait["kind"] for wait in run["waiting"]] == ["step"]
+    shell.release("door")
+    done = running.end()
+    assert (done.code, "COMPLETED" in done.out) == (0, True)
 
 
 def test_an_attempt_whose_worker_is_killed_is_made_again_by_another_one(shell: Shell) -> None:
@@ -34,10 +45,11 @@ def test_an_attempt_whose_worker_is_killed_is_made_again_by_another_one(shell: S
 def test_a_second_worker_leaves_an_attempt_alone_that_outlasts_its_lease(shell: Shell) -> None:
     run = shell.started("app:holds_away", ["door"])
     shell.answered(run)
-    first = shell.begin("worker", "app", "--lease", "200ms")
+    first = shell.begin("worker", "app", "--lease", "2s")
     first.says("holding door")
-    for _ in range(2):  # each of them takes longer than the lease to start
-        assert shell("worker", "app", "--until-idle", "--lease", "200ms").code == 0
+    over = time.monotonic() + 2.5  # the lease that it began with has ended by then
+    while time.monotonic() < over:
+        assert shell("worker", "app", "--until-idle", "--lease", "2s").code == 0
     shell.release("door")
     assert shell.wait_for(run["run_id"], completed)["result"] == 1
     assert (shell.folder / "door.entries").read_text().split() == ["entered"]
