@@ -1,7 +1,7 @@
 """`python -m benchmarks [--repeats N] [--json]`: what a step, a replay and an answer cost.
 
 Times are medians on this machine, in microseconds; `cpu` holds where the machine is busy. Writes
-are counted, and the same on every machine.
+are counted, and the same on every machine. So is what runs cost on AWS, of which nothing is timed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import asyncio
 import json
 from dataclasses import asdict
 
+from benchmarks.deployment import Bill, all_bills
 from benchmarks.measure import Figure, all_figures
+from stepwell.adapters.aws.handlers.telemetry import logger
 
 
 def _table(figures: list[Figure]) -> str:
@@ -36,17 +38,35 @@ def _growth(figures: list[Figure]) -> str:
     return "\n".join(lines)
 
 
+def _bills(bills: list[Bill]) -> str:
+    lines = [
+        "",
+        "on AWS, counted on emulated services",
+        f"{'run':<28} {'requests':>8} {'WRU':>4} {'RRU':>4} {'messages':>8} {'invocations':>11}",
+    ]
+    lines += [
+        f"{each.run:<28} {sum(each.requests.values()):>8} {each.written:>4} {each.read:>4} "
+        f"{each.messages:>8} {each.invocations:>11}"
+        for each in bills
+    ]
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m benchmarks")
     parser.add_argument("--repeats", type=int, default=7, help="measurements per figure")
     parser.add_argument("--json", action="store_true", help="figures as JSON")
     options = parser.parse_args()
     figures = asyncio.run(all_figures(options.repeats))
+    logger.setLevel("ERROR")  # the functions tell of each turn
+    bills = all_bills()
     if options.json:
-        print(json.dumps([asdict(figure) for figure in figures], indent=1))
+        report = {"times": [*map(asdict, figures)], "bills": [*map(asdict, bills)]}
+        print(json.dumps(report, indent=1))
     else:
         print(_table(figures))
         print(_growth(figures))
+        print(_bills(bills))
 
 
 if __name__ == "__main__":

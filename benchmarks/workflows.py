@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from stepwell import hook, step, workflow
+from stepwell import hook, sleep, step, step_hook, workflow
 
 
 @step
@@ -32,3 +32,37 @@ async def steps_then_answer(steps: int) -> int:
         value = await increment(value)
     answer: int = await hook("answer")
     return await increment(value + answer)
+
+
+@step
+async def ask() -> int:
+    answer: int = await step_hook("question", timeout="24h")
+    return answer
+
+
+@workflow
+async def around_a_hook(steps: int) -> int:
+    """Half of the steps, a step that asks, and the other half."""
+    value = 0
+    for _ in range(steps // 2):
+        value = await increment(value)
+    value += await ask()
+    for _ in range(steps // 2):
+        value = await increment(value)
+    return value
+
+
+@step(dispatch="worker")
+async def increment_elsewhere(value: int) -> int:
+    return value + 1
+
+
+@workflow
+async def dispatched(value: int) -> int:
+    return await increment_elsewhere(value)
+
+
+@workflow
+async def sleep_a_day(value: int) -> int:
+    await sleep("24h")
+    return value

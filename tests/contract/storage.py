@@ -20,6 +20,7 @@ from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 
 from stepwell.adapters.aws.blobs import S3Blobs
 from stepwell.adapters.aws.clients import Clients
+from stepwell.adapters.aws.items import TableItem
 from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.store import DynamoStore
 from stepwell.adapters.aws.table import Table
@@ -114,6 +115,38 @@ def faulty_moto() -> Iterator[None]:
         yield
 
 
+def create_table(table: Table) -> None:
+    """Create the table, on demand, with its indexes and TTL, where no template has."""
+    schema: Any = TableItem._get_schema()
+    table.client.create_table(
+        TableName=table.name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=schema["attribute_definitions"],
+        KeySchema=_hash_first(schema["key_schema"]),
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": each["index_name"],
+                "KeySchema": _hash_first(each["key_schema"]),
+                "Projection": each["projection"],
+            }
+            for each in schema["global_secondary_indexes"]
+        ],
+    )
+    table.client.get_waiter("table_exists").wait(TableName=table.name)
+    table.client.update_time_to_live(
+        TableName=table.name,
+        TimeToLiveSpecification={
+            "Enabled": True,
+            "AttributeName": TableItem.expires_at.attr_name,
+        },
+    )
+
+
+def _hash_first(schema: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The keys in the order that DynamoDB asks for; pynamodb has them in that of attributes."""
+    return sorted(schema, key=lambda key: key["KeyType"])
+
+
 @contextmanager
 def open_storage() -> Iterator[Storage]:
     """An empty table and an empty bucket on moto."""
@@ -122,7 +155,7 @@ def open_storage() -> Iterator[Storage]:
         clients = Clients(session, threads=8)
         clients.s3.create_bucket(Bucket=BUCKET)
         table = Table("stepwell", region=REGION)
-        table.create()
+        create_table(table)
         storage = Storage(
             clients=clients,
             table=table,

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.adapters.aws import keys
+from stepwell.adapters.aws import keys, lists
 from stepwell.adapters.aws.clients import ATTEMPTS
 from stepwell.adapters.aws.items import item_size
 from stepwell.adapters.aws.rows import header_item
@@ -479,6 +479,63 @@ def test_a_page_of_runs_costs_a_query_per_shard_and_a_batch(aws: Storage) -> Non
     asked = requests_of(aws, aws.store.list_runs(workflow="orders", limit=10))
     assert asked.count("BatchGetItem") == 1
     assert asked.count("Query") <= 2 * keys.SHARDS
+
+
+def many_runs(aws: Storage, count: int, **last: Any) -> None:
+    """That many runs, each a millisecond older than the one before; `last` is about the oldest."""
+    wanted = [header(f"r{n:05}", created_at=START - n) for n in range(count)]
+    wanted[-1] = replace(wanted[-1], **last)
+    run(aws.store.put_header(wanted[0]))  # from here on the name of the workflow is known
+    puts = [{"PutRequest": {"Item": header_item(each)}} for each in wanted]
+    for start in range(0, count, 25):
+        aws.table.client.batch_write_item(RequestItems={"stepwell": puts[start : start + 25]})
+
+
+@pytest.mark.parametrize("limit", [1, 50])
+def test_a_page_of_few_among_many_runs_ends_after_a_thousand(aws: Storage, limit: int) -> None:
+    many_runs(aws, 1_200, status=RunStatus.COMPLETED)
+
+    async def page(cursor: str | None) -> Any:
+        return await aws.store.list_runs(
+            status=RunStatus.COMPLETED, workflow="orders", limit=limit, cursor=cursor
+        )
+
+    aws.requests.clear()
+    first = run(page(None))
+    assert first.items == ()
+    assert first.cursor is not None
+    # Each batch up to a hundred, each query 25 or more.
+    assert aws.requests.count("BatchGetItem") <= 17
+    assert aws.requests.count("Query") <= 50
+    aws.requests.clear()
+    second = run(page(first.cursor))
+    assert [each.run_id for each in second.items] == ["r01199"]
+    assert second.cursor is None
+    assert aws.requests.count("Query") <= 20  # not those again that the first page has looked at
+
+
+def test_runs_of_one_time_are_not_parted_where_a_page_ends(
+    aws: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "RUNS_LOOKED_AT", 4)
+    times = [9, 8, 8, 8, 8, 8, 8, 7, 7, 6, 6]
+
+    async def scenario() -> list[list[str]]:
+        for n, time in enumerate(times):
+            await aws.store.put_header(header(f"r{n:02}", created_at=time))
+        for n in (6, 10):
+            await aws.store.update_header(
+                header(f"r{n:02}", created_at=times[n], status=RunStatus.CANCELLED)
+            )
+        pages, cursor = [], None
+        while True:
+            page = await aws.store.list_runs(status=RunStatus.CANCELLED, limit=1, cursor=cursor)
+            pages.append([each.run_id for each in page.items])
+            cursor = page.cursor
+            if cursor is None:
+                return pages
+
+    assert run(scenario()) == [["r06"], ["r10"]]
 
 
 def test_a_history_of_three_megabytes_is_read_in_pages(aws: Storage) -> None:

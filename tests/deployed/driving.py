@@ -14,7 +14,8 @@ from examples.outside import Outside
 from stepwell.authoring.decorators import Workflow
 from stepwell.client import PendingHook, Recorded
 from stepwell.core.records import RunHeader, RunStatus
-from tests.deployed.pump import Deployment, Reply
+from tests.deployed.pump import Deployment
+from tests.deployed.reply import Reply
 from tests.examples.given import EXAMPLES
 from tests.simulation.final import SEED, TIMES, as_read, normalise
 

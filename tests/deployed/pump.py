@@ -30,26 +30,13 @@ from tests.deployed.built import Built
 from tests.deployed.front import Front, Request, serving
 from tests.deployed.function import Died, Function, Raised
 from tests.deployed.queues import ACCOUNT, REGION, Message, Queue, Queues, failed_ids, record_of
+from tests.deployed.reply import Reply
 
 BUCKET = "values"
 TABLE = "stepwell"
 GROUP = "stepwell"
 #: Deliveries after which a pump that does not come to rest is broken.
 MOST = 2_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reply:
-    """An HTTP reply."""
-
-    status: int
-    headers: dict[str, str]
-    body: str
-
-    @property
-    def json(self) -> Any:
-        """The body as JSON."""
-        return json.loads(self.body)
 
 
 @dataclass(kw_only=True)

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from stepwell.adapters.aws.blobs import S3Blobs
 from stepwell.adapters.aws.clients import Clients
-from stepwell.adapters.aws.queue import InboxQueue, SqsQueue
+from stepwell.adapters.aws.queue import InboxQueue, SqsQueue, give_back
 from stepwell.adapters.aws.store import DynamoStore
 from stepwell.adapters.aws.table import Table
 from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
@@ -24,6 +24,7 @@ from stepwell.core.records import Millis
 from stepwell.engine.ports import Delivery
 from tests.contract.given import MAX_RECEIVES, START, VISIBILITY, Deployment
 from tests.contract.messaging import at_ms
+from tests.contract.storage import create_table
 from tests.e2e.emulator import REGION, Emulator, until
 
 ACCOUNT = "000000000000"
@@ -63,7 +64,6 @@ class Receiver:
     """The `Consumer` port on SQS. Lambda is that in a deployment, and it rejects nothing."""
 
     clients: Clients
-    queue: SqsQueue
     url: str
 
     async def receive(self) -> Delivery | None:
@@ -95,7 +95,7 @@ class Receiver:
 
     async def give_back(self, delivery: Delivery, *, delay: Millis = 0) -> bool:
         """Make it visible again after a delay."""
-        return await self.queue.give_back(delivery.receipt, delay=delay)
+        return await give_back(self.clients, self.url, delivery.receipt, delay)
 
     async def reject(self, delivery: Delivery, reason: str) -> None:
         """Not on AWS."""
@@ -107,7 +107,7 @@ def open_deployment(emulator: Emulator) -> Deployment:
     name = f"ports-{uuid4().hex[:12]}"
     clients = Clients()
     table = Table(name, region=REGION)
-    table.create()
+    create_table(table)
     clients.s3.create_bucket(Bucket=name)
     sqs = clients.sqs
     dead = sqs.create_queue(QueueName=f"{name}-dead.fifo", Attributes={"FifoQueue": "true"})
@@ -143,7 +143,7 @@ def open_deployment(emulator: Emulator) -> Deployment:
         store=DynamoStore(table, clients),
         blobs=S3Blobs(clients, name),
         queue=queue,
-        consumer=Receiver(clients=clients, queue=queue, url=url),
+        consumer=Receiver(clients=clients, url=url),
         step_queue=cast("Any", None),  # Lambda receives from it, in `test_deployment`
         timers=AwsTimers(clients, clock, queue=queue, inbox=inbox, target=target),
         clock=clock,

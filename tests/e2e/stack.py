@@ -20,25 +20,12 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from tests.deployed.built import BUILD
+from tests.deployed.reply import Reply
 from tests.e2e.emulator import REGION, Emulator, until
 
 NAME = "proof"
 SAM = "STEPWELL_SAM"
 ENDED = ("COMPLETED", "FAILED", "CANCELLED")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reply:
-    """An HTTP reply."""
-
-    status: int
-    headers: dict[str, str]
-    body: str
-
-    @property
-    def json(self) -> Any:
-        """The body as JSON."""
-        return json.loads(self.body)
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,6 @@ class Approval(BaseModel):
 approval = define_hook("approval", Approval)
 
 
-# -- steps -----------------------------------------------------------------------------------------
-
-
 @step(name="hist.double")
 async def double(value: int) -> int:
     return 2 * value
@@ -138,9 +135,6 @@ async def told_away(words: int) -> AsyncIterator[str | Result[int]]:
 @step(name="hist.never_away", dispatch="worker")
 async def never_away() -> None:
     await step_hook("never")
-
-
-# -- workflows -------------------------------------------------------------------------------------
 
 
 @workflow(name="hist.steps")

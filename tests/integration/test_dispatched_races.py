@@ -98,8 +98,6 @@ def holding(world: World, retry: RetryPolicy = AT_ONCE) -> Any:
     return flow
 
 
-# -- processes that die ----------------------------------------------------------------------------
-
 #: Port call of an attempt, and in which attempts the body is then entered.
 DEATHS: tuple[tuple[int, When, list[int]], ...] = (
     (1, "before", [1]),  # load
@@ -156,7 +154,7 @@ def test_when_the_last_attempt_dies_the_step_is_interrupted(env: Environment) ->
         assert env.take_turn()
         assert env.take_turn()
         turns_only(env)
-    assert env.result(run) == ["the process died in attempt 2", 2]
+    assert env.result(run) == ["the process died in attempt 2, and it was the last one", 2]
     assert world.entries == []
 
 
@@ -173,9 +171,6 @@ def test_a_turn_that_dies_around_the_message_sends_it_again(
     env.run_until_idle()
     assert env.result(run) == 1
     assert world.entries == [1]
-
-
-# -- ports that fail -------------------------------------------------------------------------------
 
 
 def failing(env: Environment, port: Any, method: str, at: int) -> None:
@@ -237,9 +232,6 @@ def test_a_report_that_cannot_be_sent_now_is_sent_later(env: Environment) -> Non
     env.advance("1m")
     assert env.result(run) == 1
     assert world.entries == [1]
-
-
-# -- duplicates ------------------------------------------------------------------------------------
 
 
 def test_another_message_is_refused_while_the_attempt_is_made(env: Environment) -> None:
@@ -402,9 +394,6 @@ def test_an_overtaken_attempt_cannot_save_a_checkpoint(env: Environment) -> None
     assert kept.value == "2"
 
 
-# -- messages that are lost ------------------------------------------------------------------------
-
-
 def lose(env: Environment) -> None:
     """Somebody deletes the message of an attempt."""
     delivery = received(env)
@@ -468,9 +457,6 @@ def test_other_messages_send_nothing_again(env: Environment) -> None:
     turns_only(env)
     lose(env)
     assert received(env) is None
-
-
-# -- answers while an entry is under way -----------------------------------------------------------
 
 
 def asking(world: World, timeout: str | None = None) -> Any:
@@ -551,9 +537,6 @@ def test_a_hook_that_is_closed_by_the_end_of_its_step_takes_no_answer(env: Envir
     assert env.hooks(run) == ()
     env.advance("1h")
     check_run(env, run)
-
-
-# -- steps that nobody waits for any more ----------------------------------------------------------
 
 
 def racing(world: World) -> Any:
@@ -708,8 +691,6 @@ def _opens_and_dies(env: Environment, run: RunHandle[Any], underway: Underway) -
     env.wait_for(until_open())
     underway.die()
 
-
-# -- code that changes -----------------------------------------------------------------------------
 
 Process = Callable[..., AbstractContextManager[Environment]]
 

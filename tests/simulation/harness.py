@@ -153,8 +153,6 @@ class VanishingCallerEnvironment(Environment):
         return self.wait_for(ask()) if self._asks_again else None
 
 
-# -- frozen turns ----------------------------------------------------------------------------------
-
 Call = Callable[[], Awaitable[Any]]
 Around = Callable[[Call], Awaitable[Any]]
 

@@ -117,9 +117,6 @@ def test_without_faults_a_scenario_ends_as_it_should(scenario: Scenario) -> None
     assert found.open_hooks == 0
 
 
-# -- crashes ---------------------------------------------------------------------------------------
-
-
 @every
 def test_a_crash_at_any_port_call_changes_nothing(scenario: Scenario) -> None:
     expected, calls = without_faults(scenario)
@@ -155,9 +152,6 @@ def test_attempts_that_crash_one_after_the_other_change_nothing(
             assert found == expected, f"crash {first} call {call}, {second} call {later} after it"
 
 
-# -- repeated and late messages --------------------------------------------------------------------
-
-
 @every
 def test_a_message_that_comes_twice_changes_nothing(scenario: Scenario) -> None:
     expected, _ = without_faults(scenario)
@@ -180,9 +174,6 @@ def test_messages_that_come_again_when_all_is_over_change_nothing(scenario: Scen
         assert set(made) <= {AttemptEnd.NOTHING}
         env.run_until_idle()
         assert (env.history(run), env.get(run), world.effects("note")) == before
-
-
-# -- callers that vanish ---------------------------------------------------------------------------
 
 
 @undrawn
@@ -247,9 +238,6 @@ def test_a_start_whose_caller_dies_for_good_happens_once_it_was_sent(when: When)
     assert outcomes == ([0, 0, 1] if when == "before" else [0, 1, 1])
 
 
-# -- slow ports ------------------------------------------------------------------------------------
-
-
 @every
 def test_ports_that_answer_slowly_and_out_of_order_change_no_outcome(scenario: Scenario) -> None:
     expected, _ = without_faults(scenario)
@@ -258,9 +246,6 @@ def test_ports_that_answer_slowly_and_out_of_order_change_no_outcome(scenario: S
             found = drive(env, scenario)
         # What runs side by side may end in another order, so the events may come in another one.
         assert replace(found, events=expected.events) == expected, f"seed {seed}"
-
-
-# -- turns that freeze -----------------------------------------------------------------------------
 
 
 def frozen(scenario: Scenario, freeze: Freeze) -> tuple[bool, bool]:
@@ -300,9 +285,6 @@ def test_a_frozen_turn_that_thaws_in_the_middle_of_the_next_one_changes_nothing(
                 return
             if not has_thawed:
                 break  # the other turn makes fewer calls
-
-
-# -- attempts that freeze --------------------------------------------------------------------------
 
 
 @dispatching

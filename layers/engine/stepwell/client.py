@@ -314,8 +314,8 @@ class Client:
     ) -> Page[RunHeader]:
         """Runs, newest first, a page at a time; large values stay references, `get` resolves them.
 
-        `attention` is the note that calls for somebody to look. Raises `ValueError` on a bad
-        cursor.
+        `attention` is the note that calls for somebody to look. A page may hold fewer than `limit`
+        runs, even none, while it has a cursor. Raises `ValueError` on a bad one.
         """
         return await self._ports.store.list_runs(
             workflow=workflow, status=status, attention=attention, limit=limit, cursor=cursor

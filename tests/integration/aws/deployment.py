@@ -33,7 +33,7 @@ from stepwell.core.messages import Message, StepAttempt, dump_message
 from stepwell.core.records import RunHeader
 from tests.contract.given import START, run
 from tests.contract.messaging import ACCOUNT, REGION
-from tests.contract.storage import Storage, faulty_moto
+from tests.contract.storage import Storage, create_table, faulty_moto
 
 Handle = Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
 MAX_RECEIVES = 3
@@ -79,8 +79,6 @@ class Deployed:
         found = run(self.aws.store.get_header(run_id))
         assert found is not None
         return found
-
-    # -- queues ------------------------------------------------------------------------------
 
     def url(self, queue: str) -> str:
         return f"{self.aws.clients.sqs.meta.endpoint_url}/{ACCOUNT}/{queue}"
@@ -243,14 +241,14 @@ def open_deployment(leave: Any = None) -> Iterator[Deployed]:
         session = open_session(region=REGION)
         sqs = session.create_client("sqs")
         _make_queues(sqs)
-        session.create_client("secretsmanager").create_secret(
-            Name="keys", SecretString=json.dumps(KEYS)
-        )
-        session.create_client("scheduler").create_schedule_group(Name="stepwell")
+        secrets: Any = session.create_client("secretsmanager")
+        secrets.create_secret(Name="keys", SecretString=json.dumps(KEYS))
+        scheduler: Any = session.create_client("scheduler")
+        scheduler.create_schedule_group(Name="stepwell")
         s3: Any = session.create_client("s3")
         s3.create_bucket(Bucket="values", CreateBucketConfiguration={"LocationConstraint": REGION})
         table = Table("stepwell", session=session, region=REGION)
-        table.create()
+        create_table(table)
         table.close()
         environment = WorkerEnvironment.from_env(variables(sqs))
         clock = SkippingClock(START)

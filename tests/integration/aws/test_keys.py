@@ -77,11 +77,33 @@ def test_a_permission_that_is_missing_is_told(given: Given) -> None:
         given.secret.refresh()
 
 
-def test_a_secret_that_was_spoilt_is_told(given: Given) -> None:
-    assert given.secret.keyring.newest == "k1"
-    given.put("{}")
+SPOILT = ["{}", "no json: " + ONE, f"[{ONE}]", '{"k1": 7}', '{"k1": "a-short-one"}']
+
+
+@pytest.mark.parametrize("text", SPOILT)
+def test_the_keys_stand_while_the_secret_is_spoilt(
+    given: Given, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    known = given.secret.keyring
+    given.put(text)
     given.clock.advance(FRESH)
-    with pytest.raises(UsageError, match="at least one key"):
+    assert given.secret.refresh() is known
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "'keys'" in caplog.text
+    assert "a-secret" not in caplog.text
+    assert "a-short" not in caplog.text
+    given.clock.advance(FRESH - 1)
+    assert given.secret.refresh() is known
+    assert len(caplog.records) == 1
+    given.put(TWO)
+    given.clock.advance(1)
+    assert given.secret.refresh().newest == "k2"
+
+
+@pytest.mark.parametrize("text", SPOILT)
+def test_without_any_keys_a_spoilt_secret_is_refused(given: Given, text: str) -> None:
+    given.put(text)
+    with pytest.raises(UsageError, match="'keys'"):
         given.secret.refresh()
 
 

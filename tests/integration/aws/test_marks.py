@@ -176,9 +176,6 @@ def test_a_header_written_twice_for_a_lost_reply_stands(deployed: Deployed, two:
     assert deployed.header(run_id) == marked
 
 
-# -- what the sweeper can always take --------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", [0, 3_000])
 def test_a_dead_letter_with_text_that_is_no_unicode_is_kept(deployed: Deployed, size: int) -> None:
     deployed.send("inbox", '{"token": "a.b.c.d", "x": "\\ud800' + "y" * size + '"}')
@@ -227,9 +224,6 @@ def test_the_reason_of_a_refusal_is_kept_and_not_logged(
     logged = caplog.text + "".join(capsys.readouterr())
     assert "a-secret" not in logged
     assert "PayloadRejected" in logged
-
-
-# -- what others' rows must not do -----------------------------------------------------------
 
 
 def spoil(deployed: Deployed, run_id: str, sort_key: str = "A") -> None:

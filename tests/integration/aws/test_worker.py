@@ -12,6 +12,7 @@ import pytest
 from stepwell import hook, sleep, step, workflow
 from stepwell.adapters.aws.handlers.worker import Worker
 from stepwell.adapters.aws.wiring import open_aws
+from stepwell.authoring.decorators import Workflow
 from stepwell.core.messages import CancelRun, Wake
 from stepwell.core.records import RunStatus
 from tests.contract.given import run
@@ -259,11 +260,8 @@ def test_a_def_workflow_that_waits_leaves_no_thread_behind(
     assert left == []
 
 
-def test_a_process_whose_def_workflow_does_not_end_is_given_up_after_its_message_is_deleted(
-    retiring: tuple[Deployed, list[int]],
-) -> None:
-    deployed, left = retiring
-    release = threading.Event()
+def _stubborn(release: threading.Event) -> Workflow[[], str]:
+    """A workflow whose thread does not end before it is released."""
 
     @workflow
     def stubborn() -> str:
@@ -273,6 +271,15 @@ def test_a_process_whose_def_workflow_does_not_end_is_given_up_after_its_message
             release.wait()
         return "done"
 
+    return stubborn
+
+
+def test_a_process_whose_def_workflow_does_not_end_is_given_up_after_its_message_is_deleted(
+    retiring: tuple[Deployed, list[int]],
+) -> None:
+    deployed, left = retiring
+    release = threading.Event()
+    stubborn = _stubborn(release)
     handle = run(deployed.client.start(stubborn))
     try:
         event = deployed.event("run.fifo")
@@ -289,15 +296,7 @@ def test_a_process_lives_on_when_its_message_cannot_be_deleted(
 ) -> None:
     deployed, left = retiring
     release = threading.Event()
-
-    @workflow
-    def stubborn() -> str:
-        try:
-            sleep("1h")
-        finally:
-            release.wait()
-        return "done"
-
+    stubborn = _stubborn(release)
     run(deployed.client.start(stubborn))
     try:
         event = deployed.event("run.fifo")

@@ -168,6 +168,11 @@ async def holds_away(name: str) -> int:
 
 
 @workflow
+async def holds_away_now(name: str) -> int:
+    return await hold_away.aio(name)
+
+
+@workflow
 async def holds(name: str) -> int:
     await hook("go")
     return await hold.aio(name)

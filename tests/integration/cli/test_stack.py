@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stepwell import Client
+from stepwell.adapters.aws import lists
 from stepwell.core.messages import CancelRun, HookDecided, Wake
 from stepwell.core.records import Attention
 from stepwell.errors import InputRejected, WorkflowNotFound
@@ -123,9 +124,6 @@ def test_what_is_published_there_can_be_started_by_name(stack: Deployed) -> None
         asyncio.run(client.start_named("goodbye", {}))
 
 
-# -- what goes wrong -------------------------------------------------------------------------
-
-
 def test_a_stack_that_is_not_there_is_not_found(stack: Deployed) -> None:
     done = stack.command("runs", "list", "--stack", "shopp", "--region", REGION)
     assert done.code == 4
@@ -155,6 +153,23 @@ def test_a_target_that_cannot_be_meant_is_refused(
     assert done.code == 2
     assert told in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_page_that_has_found_none_so_far_says_how_to_go_on(
+    stack: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "RUNS_LOOKED_AT", 1)
+    for n in range(6):
+        stack.started("app:approve", ["plan"], key=f"k{n}")
+    listing = ("runs", "list", "--status", "cancelled", "--limit", "1")
+    done = stack(*listing)
+    assert (done.code, done.out) == (0, "")
+    told, more = done.err.splitlines()
+    assert told == "no runs so far"
+    cursor = more.removeprefix("more: --cursor ")
+    while (done := stack(*listing, "--cursor", cursor, "--json")).json["cursor"]:
+        cursor = done.json["cursor"]
+    assert stack(*listing, "--cursor", cursor).err == "no runs\n"
 
 
 def test_without_botocore_it_says_what_to_install(
@@ -191,9 +206,6 @@ def test_without_credentials_it_says_so_in_one_line(shell: Shell) -> None:
     assert done.code == 5
     assert len(done.err.splitlines()) == 1
     assert "credentials" in done.error["message"]
-
-
-# -- the client that the environment names -----------------------------------------------------
 
 
 def test_a_client_finds_the_deployment_that_its_environment_names(

@@ -69,6 +69,20 @@ def test_what_is_not_published_is_not_found(shell: Shell) -> None:
     assert shell("workflows", "list", "--cursor", "x").code == 2
 
 
+def test_a_package_stands_for_all_modules_in_it(shell: Shell) -> None:
+    package = shell.module.parent / "shop"
+    (package / "desk").mkdir(parents=True)
+    for folder in (package, package / "desk"):
+        (folder / "__init__.py").touch()
+    (package / "__main__.py").write_text("raise SystemExit(1)")
+    (package / "desk" / "refunds.py").write_text(BLOCKED)
+    done = shell("publish", "shop", "--json")
+    assert [each["name"] for each in done.json["workflows"]] == ["approve"]
+    (package / "broken.py").write_text("import nowhere_to_be_found")
+    done = shell("publish", "shop")
+    assert (done.code, "shop.broken" in done.err) == (1, True)
+
+
 def test_modules_that_hold_no_workflow_or_are_not_there_are_refused(shell: Shell) -> None:
     shell.module.write_text("")
     for module in ("app", "nowhere"):

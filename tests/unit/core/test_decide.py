@@ -195,8 +195,6 @@ def test_a_start_message_records_nothing_by_itself() -> None:
     assert decide(state(), [], message, 200) == []
 
 
-# -- dispatched steps ------------------------------------------------------------------------------
-
 DISPATCHED = e.StepStarted(at=110, step="s:1", name="s", digest="d", attempt=1, input="{}")
 COMPLETED = e.StepCompleted(
     at=210, step="s:1", name="s", digest="d", attempt=1, result="1", output=0

@@ -225,9 +225,6 @@ def test_a_late_outcome_of_a_cancelled_step_is_recorded_and_changes_nothing() ->
     assert state.steps["a:1"].status == "cancelled"
 
 
-# -- dispatched steps ------------------------------------------------------------------------------
-
-
 def dispatched(at: int, attempt: int = 1) -> e.StepStarted:
     return e.StepStarted(at=at, step="a:1", name="a", digest="d", attempt=attempt, input='{"n":1}')
 

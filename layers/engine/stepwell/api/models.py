@@ -118,7 +118,10 @@ class Run(RunSummary):
 
 
 class RunPage(_Model):
-    """Runs, newest first. `cursor` asks for the next page; null on the last."""
+    """Runs, newest first. `cursor` asks for the next page; null on the last, and only there.
+
+    A page with a cursor may hold few runs, or none.
+    """
 
     runs: list[RunSummary]
     cursor: str | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import pkgutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,11 +64,17 @@ def load_workflow(target: str) -> Workflow[Any, Any]:
 
 
 def load_for_worker(target: str) -> None:
-    """Import the module of `module` or `module:workflow`, so that its workflows are registered."""
+    """Import the module of `module` or `module:workflow`, so that its workflows are registered.
+
+    A package stands for all modules in it, as it does for the functions of a deployment.
+    """
     if ":" in target:
         load_workflow(target)
-    else:
-        load_module(target)
+        return
+    module = load_module(target)
+    for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{target}."):
+        if not found.name.endswith(".__main__"):
+            load_module(found.name)
 
 
 def _workflows(module: ModuleType) -> dict[str, Workflow[Any, Any]]:

@@ -94,10 +94,10 @@ def list_runs(
         runs = [shapes.run_summary(header) for header in page.items]
         out.json({"runs": runs, "cursor": page.cursor})
         return
-    if not page.items:
-        talk("no runs")
-        return
-    out.table(_LIST_COLUMNS, [_row(header) for header in page.items])
+    if page.items:
+        out.table(_LIST_COLUMNS, [_row(header) for header in page.items])
+    else:
+        talk("no runs" if page.cursor is None else "no runs so far")
     if page.cursor is not None:
         talk(f"more: --cursor {page.cursor}")
 

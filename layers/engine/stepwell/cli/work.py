@@ -184,6 +184,8 @@ class _Work:
         expiries = {hook.hook_id: hook.expires_at for hook in hooks}
         end = self._ports.clock.now() + patience
         for wait in header.waiting:
+            if wait.kind == "step":
+                return False  # it is being worked on, as an inline one would be
             if wait.kind == "hook" and wait.id not in expiries:
                 return False  # it is decided: the turn that takes the decision comes
             due = expiries[wait.id] if wait.kind == "hook" else wait.until

@@ -54,7 +54,7 @@ class Wait:
     """One thing a run waits for, as a reader sees it.
 
     `kind` is hook, timer, step (a dispatched one), or retry: of a step, or of telling the outside
-    of a hook.
+    of a hook. Others will come: readers show one that they do not know as it is.
     """
 
     kind: str

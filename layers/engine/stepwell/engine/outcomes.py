@@ -38,7 +38,7 @@ def outcome_event(
             save_id=outcome.save_id,
         )
     due = command.step.retry.decide(outcome.error, entry.attempt, fraction=fraction, now=at)
-    return _failed(
+    return failed_event(
         command,
         entry.attempt,
         failure=outcome.failure,
@@ -52,24 +52,26 @@ def interrupted_event(
     command: RunStep, attempt: int, at: Millis, fraction: float
 ) -> e.StepFailed | e.StepRetryScheduled:
     """The event for an attempt that began and whose process died."""
-    failure = Failure(
-        type="stepwell.errors.StepInterrupted",
-        message=f"the process died in attempt {attempt}",
-    )
     # Not the author's error: whatever errors the policy retries, this one counts as one of them.
     due = command.step.retry.decide(RetryableError(), attempt, fraction=fraction, now=at)
-    return _failed(command, attempt, failure=failure, reason="interrupted", at=at, due=due)
+    last = "" if due is not None else ", and it was the last one"
+    failure = Failure(
+        type="stepwell.errors.StepInterrupted",
+        message=f"the process died in attempt {attempt}{last}",
+    )
+    return failed_event(command, attempt, failure=failure, reason="interrupted", at=at, due=due)
 
 
-def _failed(
+def failed_event(
     command: RunStep,
     attempt: int,
     *,
     failure: Failure,
     reason: e.FailureReason,
     at: Millis,
-    due: Millis | None,
+    due: Millis | None = None,
 ) -> e.StepFailed | e.StepRetryScheduled:
+    """The event for an attempt that failed: for good, or until another one is `due`."""
     if due is None:
         return e.StepFailed(
             at=at,

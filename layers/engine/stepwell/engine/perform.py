@@ -21,7 +21,7 @@ from stepwell.core.records import HookRow, Millis
 from stepwell.core.state import HookState, StepState
 from stepwell.engine import dispatch, hooks
 from stepwell.engine.checkpoints import expire_checkpoint
-from stepwell.engine.outcomes import outcome_event
+from stepwell.engine.outcomes import failed_event, interrupted_event, outcome_event
 from stepwell.engine.replay import Replay
 from stepwell.engine.step_runner import Broken, EntryOutcome, StepEntry
 from stepwell.engine.turn_context import TurnContext
@@ -196,7 +196,15 @@ class Performer:
             if command.id not in self._replay.pending:
                 continue  # one before it failed just now, and nobody waits for this one any more
             if isinstance(value, PayloadError):
-                self._fail(command, 1, describe(value), "error")
+                self._record(
+                    failed_event(
+                        command,
+                        1,
+                        failure=describe(value),
+                        reason="error",
+                        at=self._turn.journal.now(),
+                    )
+                )
             else:
                 self._turn.journal.record(dispatch.started(self._turn, command, value))
                 recorded.append(command)
@@ -214,11 +222,8 @@ class Performer:
             return False
         if known.attempts < command.step.retry.max_attempts:
             return False
-        failure = Failure(
-            type="stepwell.errors.StepInterrupted",
-            message=f"the process died in attempt {known.attempts}, and it was the last one",
-        )
-        self._fail(command, known.attempts, failure, "interrupted")
+        now = self._turn.journal.now()
+        self._record(interrupted_event(command, known.attempts, now, self._fraction()))
         return True
 
     def _record_start(self, entry: StepEntry) -> None:
@@ -321,21 +326,6 @@ class Performer:
         if isinstance(event, e.StepRetryScheduled):
             self._place(command)
         return None
-
-    def _fail(
-        self, command: RunStep, attempt: int, failure: Failure, reason: e.FailureReason
-    ) -> None:
-        self._record(
-            e.StepFailed(
-                at=self._turn.journal.now(),
-                step=command.id,
-                name=command.step.name,
-                digest=command.digest,
-                attempt=attempt,
-                error=failure,
-                reason=reason,
-            )
-        )
 
     async def _close(self, hook_ids: list[str]) -> None:
         await hooks.close_all(self._turn, hook_ids)

@@ -55,7 +55,10 @@ class RunRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """Part of a list. `cursor` is opaque; None at the end."""
+    """Part of a list. `cursor` is opaque; None at the end, and only there.
+
+    While there is one, more items may follow, also after a page with few items or none.
+    """
 
     items: tuple[T, ...]
     cursor: str | None = None
@@ -161,7 +164,9 @@ class Store(Protocol):
     ) -> Page[RunHeader]:
         """Runs, newest first; ties by run id. May lag. Raises `ValueError` on a bad cursor.
 
-        `attention` is the kind of note that their headers carry.
+        `attention` is the kind of note that their headers carry. A page may hold fewer than `limit`
+        runs, even none, while there is a cursor: where few of many are wanted, a store looks at so
+        many at a time.
         """
 
     async def list_hooks(

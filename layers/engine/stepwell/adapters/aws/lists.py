@@ -31,6 +31,9 @@ from stepwell.core.records import (
 )
 from stepwell.engine.ports import Page
 
+#: Entries of the index that a page of runs looks at. More would not be through in a request's time.
+RUNS_LOOKED_AT = 1_000
+
 
 def runs(
     table: Table,
@@ -41,7 +44,10 @@ def runs(
     limit: int,
     cursor: str | None,
 ) -> Page[RunHeader]:
-    """Runs, newest first. Raises `ValueError` on a bad cursor or limit."""
+    """Runs, newest first. Raises `ValueError` on a bad cursor or limit.
+
+    A page is short, or empty, when it has looked at `RUNS_LOOKED_AT` and others follow.
+    """
     check_limit(limit)
     after = None if cursor is None else read_cursor(cursor, "runs", 1)
 
@@ -59,13 +65,11 @@ def runs(
         newest_first=True,
         read=read_header,
         place=_run_place,
+        least=("",),
         keep=keep,
     )
-    rows, more = read_list(table, listing, after=after, limit=limit)
-    return Page(
-        items=tuple(rows),
-        cursor=write_cursor("runs", _run_place(rows[-1])) if more else None,
-    )
+    rows, end = read_list(table, listing, after=after, limit=limit, look_at=RUNS_LOOKED_AT)
+    return Page(items=tuple(rows), cursor=write_cursor("runs", end) if end else None)
 
 
 def overdue_runs(table: Table, before: Millis, limit: int) -> tuple[RunHeader, ...]:
@@ -77,6 +81,7 @@ def overdue_runs(table: Table, before: Millis, limit: int) -> tuple[RunHeader, .
         newest_first=False,
         read=read_header,
         place=_due_place,
+        least=("",),
         keep=lambda header: _is_due(header, before),
     )
     rows, _ = read_list(table, listing, before=before, limit=limit)
@@ -111,13 +116,10 @@ def hooks(table: Table, run_id: str | None, limit: int, cursor: str | None) -> P
     check_limit(limit)
     after = None if cursor is None else read_cursor(cursor, "hooks", 2)
     if run_id is None:
-        rows, more = read_list(table, _HOOKS, after=after, limit=limit)
+        rows, end = read_list(table, _HOOKS, after=after, limit=limit)
     else:
-        rows, more = _hooks_of(table, run_id, after, limit)
-    return Page(
-        items=tuple(rows),
-        cursor=write_cursor("hooks", _hook_place(rows[-1])) if more else None,
-    )
+        rows, end = _hooks_of(table, run_id, after, limit)
+    return Page(items=tuple(rows), cursor=write_cursor("hooks", end) if end else None)
 
 
 def _groups(
@@ -138,13 +140,13 @@ def _groups(
 
 def _hooks_of(
     table: Table, run_id: str, after: Place | None, limit: int
-) -> tuple[list[HookRow], bool]:
+) -> tuple[list[HookRow], Place | None]:
     """The pending hooks of one run. They are few, so all are read, and none lags."""
     items = table.query(run_key(run_id), HookItem.sk.startswith("H#"))
     rows = sorted(filter(_is_pending, map(read_hook, items)), key=_hook_order)
     if after is not None:
         rows = [row for row in rows if _hook_order(row) > (after.time, after.ids)]
-    return rows[:limit], len(rows) > limit
+    return rows[:limit], _hook_place(rows[limit - 1]) if len(rows) > limit else None
 
 
 def _note(header: RunHeader) -> str | None:
@@ -182,5 +184,6 @@ _HOOKS = Listing(
     newest_first=False,
     read=read_hook,
     place=_hook_place,
+    least=("", ""),
     keep=_is_pending,
 )

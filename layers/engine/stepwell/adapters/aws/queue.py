@@ -110,14 +110,6 @@ class SqsQueue:
             MessageGroupId=group_of(message.run_id),
         )
 
-    async def give_back(self, receipt: str, *, delay: Millis = 0) -> bool:
-        """Let a received message come again after `delay` ms; until then its group waits.
-
-        False when the receipt is stale: the message was deleted, or delivered again. The delay is
-        rounded up to the second. Name the message in `batch_response` too, or Lambda deletes it.
-        """
-        return await give_back(self._clients, self._url, receipt, delay)
-
 
 class SqsStepQueue:
     """Implements the `StepQueue` port on a standard queue. `sent` counts what went out."""
@@ -166,7 +158,8 @@ class InboxQueue:
 async def give_back(clients: Clients, url: str, receipt: str, delay: Millis) -> bool:
     """Let a received message of any queue come again after `delay` ms, rounded up to the second.
 
-    False when the receipt is stale.
+    Until then its group waits. False when the receipt is stale: the message was deleted, or
+    delivered again. Name the message in `batch_response` too, or Lambda deletes it.
     """
     if delay < 0:
         raise ValueError(f"a message cannot come again {-delay} ms ago")

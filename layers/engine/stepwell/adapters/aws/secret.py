@@ -13,6 +13,7 @@ A key may go when no hook that it signed is open any more: the rows of hooks nam
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 from stepwell.adapters.aws.clients import AWS_ERRORS, client_config, raise_mapped
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 FRESH: Millis = 300_000
 #: How soon it may be read again for a token whose key is not known: anybody can make one up.
 _PATIENCE: Millis = 60_000
+
+_LOG = logging.getLogger("stepwell.aws")
 
 
 class KeySecret:
@@ -49,8 +52,8 @@ class KeySecret:
     def refresh(self, token: str | None = None) -> Keyring:
         """Read the secret if that is due, or if a token names a key that is not known.
 
-        What was read before stands while AWS cannot be reached. Raises `TransientError` if nothing
-        was, and `UsageError` on a secret that cannot be used. Blocks.
+        What was read before stands while AWS cannot be reached, and while the secret holds what
+        cannot be used. If nothing was, `TransientError` and `UsageError` are raised. Blocks.
         """
         known = self._keyring
         if known is not None and not self._due(known, token):
@@ -60,6 +63,10 @@ class KeySecret:
         except TransientError:
             if known is None:
                 raise
+        except UsageError as error:
+            if known is None:
+                raise
+            _LOG.error("the keys read before are kept: %s", error)
         self._read_at = self._clock.now()
         return self._keyring or self.keyring
 

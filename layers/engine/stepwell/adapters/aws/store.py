@@ -220,8 +220,8 @@ class DynamoStore:
         """Runs, newest first; ties by run id. May lag. Raises `ValueError` on a bad cursor.
 
         `attention` is the kind of note that their headers carry. Only runs with a note and FAILED
-        ones have an index. PENDING, SUSPENDED, COMPLETED and CANCELLED ones are picked from
-        all runs, so a list of few among many is slow.
+        ones have an index. PENDING, SUSPENDED, COMPLETED and CANCELLED ones are picked from all
+        runs: a page ends after a thousand of these, however few it has found.
         """
         return await self._clients.call(
             lists.runs,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 from pynamodb.connection.base import Connection, MetaTable
-from pynamodb.constants import PAY_PER_REQUEST_BILLING_MODE
 from pynamodb.exceptions import PynamoDBException
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
@@ -103,21 +102,6 @@ class Table:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-
-    def create(self) -> None:
-        """Create the table, on demand, with its indexes and TTL, where no template has."""
-        self._connection.create_table(
-            self.name,
-            attribute_definitions=_SCHEMA["attribute_definitions"],
-            key_schema=_hash_first(_SCHEMA["key_schema"]),
-            global_secondary_indexes=[
-                {**index, "key_schema": _hash_first(index["key_schema"])}
-                for index in _SCHEMA["global_secondary_indexes"]
-            ],
-            billing_mode=PAY_PER_REQUEST_BILLING_MODE,
-        )
-        self._client.get_waiter("table_exists").wait(TableName=self.name)
-        self._connection.update_time_to_live(self.name, TableItem.expires_at.attr_name)
 
     def put(self, item: RawItem, condition: Condition | None = None) -> bool:
         """Put the item. Whether the condition held."""
@@ -246,8 +230,3 @@ def _botocore_errors() -> Iterator[None]:
 
 def _key_of(item: RawItem) -> tuple[str, str]:
     return item["pk"]["S"], item["sk"]["S"]
-
-
-def _hash_first(schema: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    """The keys in the order that DynamoDB asks for; pynamodb has them in that of attributes."""
-    return sorted(schema, key=lambda key: key["KeyType"])

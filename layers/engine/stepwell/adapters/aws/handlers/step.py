@@ -25,7 +25,7 @@ from stepwell.adapters.aws.handlers.batch import (
     records_of,
 )
 from stepwell.adapters.aws.handlers.code import import_workflows
-from stepwell.adapters.aws.handlers.fresh import FreshEngine
+from stepwell.adapters.aws.handlers.process_engine import ProcessEngine
 from stepwell.adapters.aws.handlers.telemetry import count, logger, milliseconds
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.authoring.registry import Registry, registry
@@ -47,7 +47,7 @@ class StepFunction:
         self._beat = beat
         self._source = Source(aws.clients)
         self._runner = asyncio.Runner()
-        self._engine = FreshEngine(aws, registry)
+        self._engine = ProcessEngine(aws, registry)
 
     @classmethod
     def from_env(cls) -> StepFunction:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from stepwell.adapters.aws.environment import Environment
 from stepwell.adapters.aws.handlers.batch import Context, Record, Source, is_batch, records_of
 from stepwell.adapters.aws.handlers.dead_letters import DeadLetters
-from stepwell.adapters.aws.handlers.overdue import Overdue
+from stepwell.adapters.aws.handlers.overdue_waits import OverdueWaits
 from stepwell.adapters.aws.handlers.telemetry import count, logger, seconds
 from stepwell.adapters.aws.queue import group_of
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
@@ -50,7 +50,7 @@ class Sweeper:
     def __init__(self, aws: AwsDeployment) -> None:
         self._aws = aws
         self._letters = DeadLetters(aws)
-        self._overdue = Overdue(aws)
+        self._overdue = OverdueWaits(aws)
         self._source = Source(aws.clients)
         self._runner = asyncio.Runner()
 

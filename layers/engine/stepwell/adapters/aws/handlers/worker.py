@@ -27,7 +27,7 @@ from stepwell.adapters.aws.handlers.batch import (
     records_of,
 )
 from stepwell.adapters.aws.handlers.code import import_workflows
-from stepwell.adapters.aws.handlers.fresh import FreshEngine
+from stepwell.adapters.aws.handlers.process_engine import ProcessEngine
 from stepwell.adapters.aws.handlers.telemetry import count, logger, metrics, milliseconds
 from stepwell.adapters.aws.queue import SqsStepQueue
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
@@ -61,7 +61,7 @@ class Worker:
         self._leave = leave
         self._source = Source(aws.clients)
         self._runner = asyncio.Runner()
-        self._engine = FreshEngine(aws, registry)
+        self._engine = ProcessEngine(aws, registry)
         self._published = False
         self._others = _workflow_threads()
 

@@ -8,7 +8,7 @@ from stepwell.authoring.registry import Registry
 from stepwell.engine.turn import Engine
 
 
-class FreshEngine:
+class ProcessEngine:
     """Makes the engine on first use, since that needs the keys; then keeps its keys fresh."""
 
     def __init__(self, aws: AwsDeployment, registry: Registry) -> None:

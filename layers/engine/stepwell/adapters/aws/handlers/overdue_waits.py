@@ -40,7 +40,7 @@ class Found:
     woken: int = 0
 
 
-class Overdue:
+class OverdueWaits:
     """Looks for overdue waits."""
 
     def __init__(self, aws: AwsDeployment) -> None:
