@@ -93,3 +93,9 @@ def test_a_page_says_until_when_and_only_asks_while_it_is_open() -> None:
     assert "1970-01-02T00:00:00.000Z" in open_page
     for status in (HookStatus.RECEIVED, HookStatus.EXPIRED, HookStatus.CLOSED):
         assert "<form" not in hook_page(row(status), form_of(None))
+
+
+def test_what_is_wrong_is_named_with_its_place_if_it_has_one() -> None:
+    flaws = [{"pointer": "/amount", "message": "too much"}, {"message": "no JSON"}]
+    page = hook_page(row(), form_of(None), flaws=flaws)
+    assert "<li>amount too much</li><li>no JSON</li>" in page

@@ -118,10 +118,8 @@ def _paragraph(text: str, kind: str = "") -> str:
 
 
 def _flaws(flaws: Iterable[Mapping[str, str]]) -> str:
-    items = "".join(
-        f"<li>{escape(each.get('pointer', '').removeprefix('/'))} {escape(each['message'])}</li>"
-        for each in flaws
-    )
+    told = (f"{each.get('pointer', '').removeprefix('/')} {each['message']}" for each in flaws)
+    items = "".join(f"<li>{escape(each.strip())}</li>" for each in told)
     return f'<ul class="flaws" role="alert">{items}</ul>' if items else ""
 
 
