@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -352,3 +353,23 @@ def test_a_def_step_is_tried_again_like_any_other(env: Environment) -> None:
     assert [wait.kind for wait in env.get(run).waiting] == ["retry"]
     assert env.run_to_end(run) == 2
     assert essence(env, run)[-1][0] == "RunCompleted"
+
+
+@pytest.mark.parametrize("dispatch", ["inline", "worker"])
+def test_a_failed_attempt_is_logged_without_what_it_says(
+    dispatch: Literal["inline", "worker"], caplog: pytest.LogCaptureFixture
+) -> None:
+    @step(dispatch=dispatch, retry=RetryPolicy(max_attempts=1))
+    async def quotes() -> None:
+        raise ValueError("card 4242")
+
+    @workflow
+    async def flow() -> None:
+        await quotes()
+
+    with caplog.at_level(logging.INFO, "stepwell.engine"), Environment() as env:
+        run = env.start(flow)
+        env.run_until_idle()
+    assert [(record.getMessage(), record.__dict__["step_id"]) for record in caplog.records] == [
+        (f"run {run.id}: attempt 1 of step quotes:1 failed with ValueError", "quotes:1")
+    ]

@@ -25,7 +25,7 @@ from stepwell.core.records import Attention, HookStatus, Millis, RunHeader, Step
 from stepwell.core.state import RunState, StepState, fold
 from stepwell.engine.checkpoints import expire_checkpoint
 from stepwell.engine.journal import AttemptJournal, Fenced
-from stepwell.engine.outcomes import interrupted_event, outcome_event
+from stepwell.engine.outcomes import interrupted_event, log_failure, outcome_event
 from stepwell.engine.ports import Ports, RunRows, TransientError
 from stepwell.engine.puts import Puts
 from stepwell.engine.settings import Settings
@@ -287,6 +287,7 @@ class _Attempt:
         self._checkpointed = entry.checkpointed
         at = context.journal.now()
         event = outcome_event(entry, outcome, at, self._means.fraction())
+        log_failure(self._header.run_id, event)
         assert isinstance(context.journal, AttemptJournal)
         return (*context.journal.events, event)
 

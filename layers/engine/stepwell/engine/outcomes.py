@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 from stepwell.core import events as e
 from stepwell.core.commands import RunStep
 from stepwell.core.records import Millis
 from stepwell.engine.step_runner import Done, Failed, StepEntry, Waiting
 from stepwell.errors import Failure, RetryableError
+
+_LOG = logging.getLogger("stepwell.engine")
 
 StepOutcome = e.StepCompleted | e.StepFailed | e.StepRetryScheduled | e.StepSuspended
 
@@ -91,3 +95,16 @@ def failed_event(
         error=failure,
         due=due,
     )
+
+
+def log_failure(run_id: str, event: e.Event) -> None:
+    """Say that an attempt failed, and with what kind of error: its text may quote a payload."""
+    if isinstance(event, e.StepFailed | e.StepRetryScheduled):
+        _LOG.info(
+            "run %s: attempt %d of step %s failed with %s",
+            run_id,
+            event.attempt,
+            event.step,
+            event.error.type,
+            extra={"step_id": event.step},
+        )

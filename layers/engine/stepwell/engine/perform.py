@@ -21,7 +21,12 @@ from stepwell.core.records import HookRow, Millis
 from stepwell.core.state import HookState, StepState
 from stepwell.engine import dispatch, hooks
 from stepwell.engine.checkpoints import expire_checkpoint
-from stepwell.engine.outcomes import failed_event, interrupted_event, outcome_event
+from stepwell.engine.outcomes import (
+    failed_event,
+    interrupted_event,
+    log_failure,
+    outcome_event,
+)
 from stepwell.engine.replay import Replay
 from stepwell.engine.step_runner import Broken, EntryOutcome, StepEntry
 from stepwell.engine.turn_context import TurnContext
@@ -316,6 +321,7 @@ class Performer:
         if isinstance(outcome, Broken):
             raise outcome.error
         event = outcome_event(entry, outcome, self._turn.journal.now(), self._fraction())
+        log_failure(self._turn.run_id, event)
         if isinstance(event, e.StepCompleted | e.StepFailed):
             self._record(event, getattr(outcome, "value", None))
             if entry.checkpointed and isinstance(event, e.StepCompleted):

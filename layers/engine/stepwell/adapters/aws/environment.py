@@ -82,8 +82,9 @@ class ClientEnvironment(Environment):
 
 
 class StepEnvironment(ClientEnvironment):
-    """What runs dispatched steps."""
+    """What runs authors' code. `api_url` is for that code: hooks are answered at `/hooks/TOKEN`."""
 
+    api_url: _Url | None = None
     workflows: _Module = "workflows"
 
 
