@@ -7,12 +7,12 @@ import asyncio
 from stepwell import hook, sleep, step, step_hook, workflow
 
 
-@step
+@step(name="bench.increment")
 async def increment(value: int) -> int:
     return value + 1
 
 
-@workflow
+@workflow(name="bench.sequence")
 async def sequence(steps: int) -> int:
     value = 0
     for _ in range(steps):
@@ -20,12 +20,12 @@ async def sequence(steps: int) -> int:
     return value
 
 
-@workflow
+@workflow(name="bench.fan_out")
 async def fan_out(steps: int) -> int:
     return sum(await asyncio.gather(*(increment(n) for n in range(steps))))
 
 
-@workflow
+@workflow(name="bench.steps_then_answer")
 async def steps_then_answer(steps: int) -> int:
     value = 0
     for _ in range(steps):
@@ -34,13 +34,13 @@ async def steps_then_answer(steps: int) -> int:
     return await increment(value + answer)
 
 
-@step
+@step(name="bench.ask")
 async def ask() -> int:
     answer: int = await step_hook("question", timeout="24h")
     return answer
 
 
-@workflow
+@workflow(name="bench.around_a_hook")
 async def around_a_hook(steps: int) -> int:
     """Half of the steps, a step that asks, and the other half."""
     value = 0
@@ -52,17 +52,17 @@ async def around_a_hook(steps: int) -> int:
     return value
 
 
-@step(dispatch="worker")
+@step(name="bench.increment_elsewhere", dispatch="worker")
 async def increment_elsewhere(value: int) -> int:
     return value + 1
 
 
-@workflow
+@workflow(name="bench.dispatched")
 async def dispatched(value: int) -> int:
     return await increment_elsewhere(value)
 
 
-@workflow
+@workflow(name="bench.sleep_a_day")
 async def sleep_a_day(value: int) -> int:
     await sleep("24h")
     return value
