@@ -7,12 +7,12 @@ import asyncio
 from stepwell import hook, sleep, step, step_hook, workflow
 
 
-@step(name="bench.increment")
+@step
 async def increment(value: int) -> int:
     return value + 1
 
 
-@workflow(name="bench.sequence")
+@workflow
 async def sequence(steps: int) -> int:
     value = 0
     for _ in range(steps):
@@ -20,12 +20,12 @@ async def sequence(steps: int) -> int:
     return value
 
 
-@workflow(name="bench.fan_out")
+@workflow
 async def fan_out(steps: int) -> int:
     return sum(await asyncio.gather(*(increment(n) for n in range(steps))))
 
 
-@workflow(name="bench.steps_then_answer")
+@workflow
 async def steps_then_answer(steps: int) -> int:
     value = 0
     for _ in range(steps):
@@ -34,13 +34,13 @@ async def steps_then_answer(steps: int) -> int:
     return await increment(value + answer)
 
 
-@step(name="bench.ask")
+@step
 async def ask() -> int:
     answer: int = await step_hook("question", timeout="24h")
     return answer
 
 
-@workflow(name="bench.around_a_hook")
+@workflow
 async def around_a_hook(steps: int) -> int:
     """Half of the steps, a step that asks, and the other half."""
     value = 0
@@ -52,17 +52,17 @@ async def around_a_hook(steps: int) -> int:
     return value
 
 
-@step(name="bench.increment_elsewhere", dispatch="worker")
+@step(dispatch="worker")
 async def increment_elsewhere(value: int) -> int:
     return value + 1
 
 
-@workflow(name="bench.dispatched")
+@workflow
 async def dispatched(value: int) -> int:
     return await increment_elsewhere(value)
 
 
-@workflow(name="bench.sleep_a_day")
+@workflow
 async def sleep_a_day(value: int) -> int:
     await sleep("24h")
     return value

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.workflows import fan_out, increment, sequence
 from stepwell import hook, step, step_hook, workflow
 from stepwell.testing import Environment
 
@@ -26,24 +27,6 @@ def calls(env: Environment) -> dict[str, int]:
     counted = Counter(env.port_calls)
     env.crash_at(_NEVER)
     return dict(counted)
-
-
-@step
-async def increment(value: int) -> int:
-    return value + 1
-
-
-@workflow
-async def sequence(steps: int) -> int:
-    value = 0
-    for _ in range(steps):
-        value = await increment(value)
-    return value
-
-
-@workflow
-async def fan_out(steps: int) -> int:
-    return sum(await asyncio.gather(*(increment(n) for n in range(steps))))
 
 
 @pytest.mark.parametrize("steps", [1, 5, 100])
