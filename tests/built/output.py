@@ -41,6 +41,7 @@ _VALUES = {
     "STEPWELL_INBOX_QUEUE_URL": f"{_URL}inbox",
     "STEPWELL_INBOX_DEAD_LETTER_URL": f"{_URL}inbox-dead",
     "STEPWELL_STEP_QUEUE_URL": f"{_URL}step",
+    "STEPWELL_API_URL": "https://api.example.com",
     "STEPWELL_SCHEDULE_GROUP": "group",
     "STEPWELL_SCHEDULE_ROLE_ARN": "arn:aws:iam::123456789012:role/schedules",
     "STEPWELL_SCHEDULE_DEAD_LETTER_ARN": f"{_ARN}schedule-dead",

@@ -408,6 +408,7 @@ def _create(built: Built, queues: Queues) -> dict[str, str]:
         "STEPWELL_INBOX_QUEUE_URL": urls["InboxQueue"],
         "STEPWELL_INBOX_DEAD_LETTER_URL": urls["InboxDeadLetters"],
         "STEPWELL_STEP_QUEUE_URL": urls["StepQueue"],
+        "STEPWELL_API_URL": "https://api.example.com",
         "STEPWELL_SCHEDULE_GROUP": GROUP,
         "STEPWELL_SCHEDULE_ROLE_ARN": f"arn:aws:iam::{ACCOUNT}:role/schedules",
         "STEPWELL_SCHEDULE_DEAD_LETTER_ARN": queues.by_name["ScheduleDeadLetters"].arn,
