@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from typing import Any
+
 from botocore.exceptions import ClientError
 
 from stepwell.adapters.aws.clients import Clients, error_code
@@ -30,7 +33,7 @@ class S3Blobs:
 
     def _put(self, sha256: str, data: bytes) -> None:
         try:
-            self._clients.s3.put_object(
+            reply = self._clients.s3.put_object(
                 Bucket=self._bucket, Key=self._key(sha256), Body=data, IfNoneMatch="*"
             )
         except ClientError as error:
@@ -39,6 +42,8 @@ class S3Blobs:
                 raise TransientError(f"AWS: {error}") from error
             if code != "PreconditionFailed":
                 raise
+        else:
+            _check(reply)
 
     def _get(self, sha256: str) -> bytes:
         try:
@@ -47,8 +52,16 @@ class S3Blobs:
             if error_code(error) != "NoSuchKey":
                 raise
             raise BlobMissing(sha256) from None
-        with found["Body"] as body:
+        # As its own context manager it would be the bare stream, which checks nothing.
+        with closing(found["Body"]) as body:
+            _check(found)
             return body.read()
 
     def _key(self, sha256: str) -> str:
         return f"{self._prefix}/{sha256}"
+
+
+def _check(reply: Any) -> None:
+    """Raise `TransientError` for a reply that is not S3's: the rest of a success may be empty."""
+    if "ETag" not in reply:
+        raise TransientError("AWS: what answered for S3 was something else")

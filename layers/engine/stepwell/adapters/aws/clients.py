@@ -4,6 +4,9 @@ botocore repeats what failed in passing (throttling, 5xx, a lost connection or r
 with growing, random pauses. What is left then is raised as `TransientError`, here and nowhere else;
 all other errors (a missing permission, a queue that is not there) are raised as they are.
 
+botocore takes a reply that ends early for a shorter one, and one that is no JSON for an empty one:
+a row that is there would be reported missing. Such a reply counts as a failure here.
+
 A reply that was lost says nothing about whether the request was done. Every call that goes through
 here can be done twice: the callers see to that.
 """
@@ -12,10 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from binascii import crc32
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, cast
 
 from botocore.config import Config
 from botocore.exceptions import (
@@ -23,6 +27,7 @@ from botocore.exceptions import (
     ClientError,
     ConnectionError,
     CredentialRetrievalError,
+    FlexibleChecksumError,
     HTTPClientError,
     IncompleteReadError,
 )
@@ -51,6 +56,7 @@ THREADS = 16
 #: All that a call of a client may raise.
 AWS_ERRORS = (BotoCoreError, ClientError, ResponseParserError)
 
+_JSON = ("json", "rest-json")
 _TRANSIENT_STATUS = frozenset({408, 429})
 _TRANSIENT_CODES = frozenset(
     {
@@ -67,10 +73,13 @@ _TRANSIENT_CODES = frozenset(
         "OverLimit",
         "PriorRequestNotComplete",
         "ProvisionedThroughputExceededException",
+        "ReplicatedWriteConflictException",
         "RequestExpired",
+        "RequestInTheFuture",
         "RequestLimitExceeded",
         "RequestThrottled",
         "RequestThrottledException",
+        "RequestTimeTooSkewed",
         "RequestTimeout",
         "RequestTimeoutException",
         "ServiceQuotaExceededException",
@@ -83,11 +92,18 @@ _TRANSIENT_CODES = frozenset(
         "ThrottlingException",
         "TooManyRequestsException",
         "TransactionInProgressException",
+        # DynamoDB documents it as one to repeat: a role's new credentials are not known everywhere.
+        "UnrecognizedClientException",
     }
 )
+#: Said of a wrong key, too: then another attempt changes nothing.
+_SIGNATURE_CODES = frozenset({"AuthFailure", "InvalidSignatureException", "SignatureDoesNotMatch"})
+#: A process that was frozen between signing and sending, or a clock that is being set right.
+_SIGNED_AT_ANOTHER_TIME = ("Signature expired", "Signature not yet current")
 _TRANSIENT_ERRORS = (
     ConnectionError,
     CredentialRetrievalError,
+    FlexibleChecksumError,
     HTTPClientError,
     IncompleteReadError,
     ResponseParserError,
@@ -116,7 +132,11 @@ def is_transient(error: BotoCoreError | ClientError | ResponseParserError) -> bo
     """Whether the same call may work later."""
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return status >= 500 or status in _TRANSIENT_STATUS or error_code(error) in _TRANSIENT_CODES
+        code = error_code(error)
+        if status < 500 and code in _SIGNATURE_CODES:
+            told = error.response.get("Error", {}).get("Message", "")
+            return told.startswith(_SIGNED_AT_ANOTHER_TIME)
+        return status >= 500 or status in _TRANSIENT_STATUS or code in _TRANSIENT_CODES
     return isinstance(error, _TRANSIENT_ERRORS)
 
 
@@ -125,6 +145,48 @@ def raise_mapped(error: BotoCoreError | ClientError | ResponseParserError) -> No
     if is_transient(error):
         raise TransientError(f"AWS: {error}") from error
     raise error
+
+
+def refuse_broken_replies(client: BaseClient) -> None:
+    """Have a client take a reply that did not arrive whole for a failure, and repeat the request.
+
+    It asks whether to repeat after every reply, before it makes anything of it.
+    """
+    service = client.meta.service_model.service_id.hyphenize()
+    client.meta.events.register_first(f"needs-retry.{service}", _fail_if_broken)
+
+
+def _fail_if_broken(response: tuple[Any, dict[str, Any]] | None, operation: Any, **_: Any) -> None:
+    if response is None:
+        return
+    reply, parsed = response
+    if operation.has_streaming_output and reply.status_code < 300:
+        return  # its body is not read yet: whoever reads it is told of its end
+    problem = _broken(reply, operation)
+    if problem is None:
+        return
+    # What a proxy would say of a server that it does not understand.
+    reply.status_code = 502
+    parsed["Error"] = {"Code": "BrokenReply", "Message": problem}
+    parsed.setdefault("ResponseMetadata", {})["HTTPStatusCode"] = 502
+
+
+def _broken(reply: Any, operation: Any) -> str | None:
+    """What is wrong with the body of a reply."""
+    body: bytes = reply.content
+    length = reply.headers.get("content-length", "")
+    if length.isdecimal() and len(body) < int(length) and operation.http["method"] != "HEAD":
+        return f"{len(body)} bytes came of {length}"
+    checksum = reply.headers.get("x-amz-crc32", "")  # only DynamoDB sends it
+    if checksum.isdecimal() and crc32(body) != int(checksum):
+        return "the checksum is another"
+    if reply.status_code < 300 and operation.service_model.resolved_protocol in _JSON:
+        text = body.strip()
+        # Where nothing is to be told the body may be empty.
+        told = bool(text) or bool(getattr(operation.output_shape, "members", ()))
+        if told and not (text.startswith(b"{") and text.endswith(b"}")):
+            return "the body is no JSON object"
+    return None
 
 
 class Clients:
@@ -153,7 +215,9 @@ class Clients:
             return cast("EventBridgeSchedulerClient", self._client("scheduler"))
 
     def _client(self, service: str) -> BaseClient:
-        return self._session.create_client(service, config=self._config)
+        client: BaseClient = self._session.create_client(service, config=self._config)
+        refuse_broken_replies(client)
+        return client
 
     async def call(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """What a client's method returns, called in a thread. Raises `TransientError`.

@@ -16,7 +16,12 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from stepwell.adapters.aws.clients import AWS_ERRORS, client_config, raise_mapped
+from stepwell.adapters.aws.clients import (
+    AWS_ERRORS,
+    client_config,
+    raise_mapped,
+    refuse_broken_replies,
+)
 from stepwell.core.records import Millis
 from stepwell.core.tokens import Keyring
 from stepwell.engine.ports import Clock, TransientError
@@ -77,10 +82,9 @@ class KeySecret:
 
     def _fetch(self) -> Any:
         try:
-            # Made on first use: not every process needs the keys.
-            self._client = self._client or self._session.create_client(
-                "secretsmanager", config=client_config()
-            )
+            if self._client is None:  # made on first use: not every process needs the keys
+                self._client = self._session.create_client("secretsmanager", config=client_config())
+                refuse_broken_replies(self._client)
             return self._client.get_secret_value(SecretId=self._secret).get("SecretString")
         except AWS_ERRORS as error:
             raise_mapped(error)

@@ -20,6 +20,7 @@ from stepwell.adapters.aws.clients import (
     READ_TIMEOUT_S,
     THREADS,
     error_code,
+    refuse_broken_replies,
 )
 from stepwell.adapters.aws.items import RawItem, TableItem
 from stepwell.engine.ports import TransientError
@@ -93,6 +94,7 @@ class Table:
         )
         # Made here: threads that come first together would make one each.
         self._client: Any = self._connection.client
+        refuse_broken_replies(self._client)
 
     @property
     def client(self) -> Any:
