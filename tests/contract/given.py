@@ -23,6 +23,7 @@ from stepwell.core.records import (
     RunHeader,
     RunStatus,
     StepRow,
+    Wait,
 )
 from stepwell.engine.ports import Blobs, Consumer, Delivery, Queue, Store, Timers
 
@@ -114,6 +115,15 @@ def hook(run_id: str = "run", hook_id: str = "hook", **fields: Any) -> HookRow:
         "created_at": START,
     }
     return HookRow(run_id=run_id, hook_id=hook_id, **(defaults | fields))
+
+
+def waiting(*waits: tuple[str, int | None], **fields: Any) -> dict[str, Any]:
+    """What makes a header suspended: the kind of each wait, and when it is due."""
+    shown = tuple(
+        Wait(kind=kind, id=f"w{n}", name="w", since=START, until=until)
+        for n, (kind, until) in enumerate(waits)
+    )
+    return {"status": RunStatus.SUSPENDED, "waiting": shown} | fields
 
 
 def commit(

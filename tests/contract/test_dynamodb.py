@@ -23,6 +23,7 @@ from stepwell.adapters.aws.items import item_size
 from stepwell.adapters.aws.rows import header_item
 from stepwell.core.events import Commit, StepCompleted
 from stepwell.core.records import (
+    UNHEARD,
     Attention,
     Decision,
     HookRow,
@@ -43,6 +44,7 @@ from tests.contract.given import (
     hook,
     run,
     step_row,
+    waiting,
 )
 from tests.contract.storage import BUCKET, REGION, Storage, open_storage
 
@@ -185,21 +187,15 @@ def test_an_update_of_a_header_leaves_the_keys_of_index_runs_alone(aws: Storage)
     assert entry() == before
 
 
-def waiting(*waits: tuple[str, int | None], **fields: Any) -> dict[str, Any]:
-    """What makes a header suspended: the kind of each wait, and when it is due."""
-    shown = tuple(
-        Wait(kind=kind, id=f"w{n}", name="w", since=START, until=until)
-        for n, (kind, until) in enumerate(waits)
-    )
-    return {"status": RunStatus.SUSPENDED, "waiting": shown} | fields
-
-
 NOTE = Attention(kind="BLOCKED", reason="code", since=START)
 WANTED: list[tuple[dict[str, Any], tuple[str, int] | None]] = [
     ({}, None),
     (waiting(("hook", None)), None),
     (waiting(("hook", START + DAY)), None),
-    (waiting(("step", None)), None),
+    (waiting(("step", None)), ("SUSPENDED", START + UNHEARD)),
+    (waiting(("step", None), ("hook", START)), ("SUSPENDED", START + UNHEARD)),
+    (waiting(("step", None), ("timer", START + 9)), ("SUSPENDED", START + 9)),
+    (waiting(), ("SUSPENDED", START + UNHEARD)),
     (waiting(("timer", START + 9)), ("SUSPENDED", START + 9)),
     (waiting(("timer", START + 9), ("retry", START + 5)), ("SUSPENDED", START + 5)),
     (waiting(("hook", START + 1), ("timer", START + 9)), ("SUSPENDED", START + 9)),
@@ -212,7 +208,7 @@ WANTED: list[tuple[dict[str, Any], tuple[str, int] | None]] = [
 
 
 @pytest.mark.parametrize(("update", "expected"), WANTED)
-def test_index_wanted_holds_timers_failures_and_notes(
+def test_index_wanted_holds_what_is_due_failures_and_notes(
     aws: Storage, update: dict[str, Any], expected: tuple[str, int] | None
 ) -> None:
     before: tuple[dict[str, Any], ...] = (
@@ -246,39 +242,6 @@ def test_index_wanted_holds_a_hook_while_it_is_pending(aws: Storage) -> None:
     assert entry["sk"] == {"S": "H#open"}
     assert entry["wanted_at"] == {"N": str(START + 3)}
     assert not any("wanted_at" in item for item in aws.items() if item["sk"]["S"] != "H#open")
-
-
-def test_overdue_runs_come_most_overdue_first(aws: Storage) -> None:
-    async def scenario() -> None:
-        for n in range(20):
-            await aws.store.put_header(header(f"r{n:02}", **waiting(("timer", START + n % 10))))
-        await aws.store.put_header(header("blocked", **waiting(("timer", START), attention=NOTE)))
-        await aws.store.put_header(header("asks", **waiting(("hook", START))))
-        await aws.store.put_header(header("ended", status=RunStatus.COMPLETED))
-        await aws.store.put_hook(hook("asks", created_at=START, expires_at=START))
-        due = [f"r{n:02}" for n in (0, 10, 1, 11, 2, 12)]
-        for limit, expected in ((1, due[:1]), (3, due[:3]), (6, due), (50, due)):
-            found = await aws.store.overdue_runs(START + 3, limit)
-            assert [row.run_id for row in found] == expected
-        assert await aws.store.overdue_runs(START, 50) == ()
-        with pytest.raises(ValueError, match="limit"):
-            await aws.store.overdue_runs(START, 0)
-
-    run(scenario())
-
-
-def test_a_run_that_has_gone_on_is_not_overdue(aws: Storage) -> None:
-    late = header(**waiting(("timer", START)))
-
-    async def scenario() -> None:
-        await aws.store.put_header(late)
-        assert await aws.store.overdue_runs(START + 1, 9) == (late,)
-        await aws.store.update_header(header(last_event=2, **waiting(("timer", START + 5))))
-        assert await aws.store.overdue_runs(START + 1, 9) == ()
-        await aws.store.update_header(header(last_event=3, status=RunStatus.COMPLETED))
-        assert await aws.store.overdue_runs(START + 9, 9) == ()
-
-    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -892,21 +855,3 @@ def test_blobs_are_objects_under_the_prefix(aws: Storage) -> None:
     (found,) = aws.clients.s3.list_objects_v2(Bucket=BUCKET)["Contents"]
     assert found["Key"] == "values/h1"
     assert aws.table.client.meta.region_name == REGION
-
-
-def test_overdue_hooks_come_most_overdue_first(aws: Storage) -> None:
-    async def scenario() -> None:
-        for n in range(20):
-            await aws.store.put_hook(hook(f"r{n}", f"h{n:02}", expires_at=START + n % 10))
-        await aws.store.put_hook(hook("open"))
-        decided = hook("decided", expires_at=START, status=HookStatus.EXPIRED)
-        await aws.store.put_hook(decided)
-        late = [START, START, START + 1, START + 1, START + 2, START + 2]
-        for limit in (1, 3, 6, 50):
-            found = await aws.store.overdue_hooks(START + 3, limit)
-            assert [row.expires_at for row in found] == late[:limit]
-        assert await aws.store.overdue_hooks(START, 50) == ()
-        with pytest.raises(ValueError, match="limit"):
-            await aws.store.overdue_hooks(START, 0)
-
-    run(scenario())

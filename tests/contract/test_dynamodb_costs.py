@@ -64,6 +64,16 @@ async def nap(value: int) -> int:
     return value
 
 
+@step(dispatch="worker")
+async def work(value: int) -> int:
+    return value + 1
+
+
+@workflow
+async def dispatches(value: int) -> int:
+    return await work(value)
+
+
 def test_five_steps_stay_in_the_budget(env: EnvironmentOnAws) -> None:
     env.run(five_steps, 0)  # from here on the workflow's name is known
     env.meter.reset()
@@ -102,3 +112,14 @@ def test_a_sleep_costs_a_commit_a_header_and_its_entry_in_and_out(env: Environme
     # The last commit, the header, and the entry taken out.
     assert (env.meter.written, env.meter.read) == (8, 2)
     assert env.result(run) == 1
+
+
+def test_a_dispatched_step_costs_two_units_for_being_looked_after(env: EnvironmentOnAws) -> None:
+    env.run(dispatches, 0)  # from here on the workflow's name is known
+    env.meter.reset()
+    run = env.start(dispatches, 1)
+    env.run_until_idle()
+    # The header and its entry in `runs`; a commit, the header and its entry in `wanted`; the row,
+    # claimed and with its outcome; the last commit, the header, and the entry taken out.
+    assert env.meter.written == 10
+    assert env.result(run) == 2

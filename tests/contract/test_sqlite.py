@@ -15,16 +15,18 @@ import pytest
 from stepwell.adapters.local.clock import SeededIds, SkippingClock, SystemClock, SystemIds
 from stepwell.adapters.local.database import (
     _VERSION_2,
+    _VERSION_3,
     SCHEMA_VERSION,
     Database,
     SchemaMismatch,
 )
 from stepwell.adapters.local.queue import SqliteQueue
+from stepwell.adapters.local.rows import dump_header
 from stepwell.adapters.local.store import SqliteStore
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
 from stepwell.core.cursors import Place, write_cursor
 from stepwell.core.messages import Message
-from stepwell.core.records import RunStatus
+from stepwell.core.records import UNHEARD, Attention, RunStatus
 from stepwell.engine.ports import ItemTooLarge, TransientError
 from tests.contract.given import (
     MAX_RECEIVES,
@@ -39,6 +41,7 @@ from tests.contract.given import (
     run,
     step_row,
     take,
+    waiting,
     wake,
 )
 
@@ -139,6 +142,74 @@ def test_a_file_of_an_older_version_gets_what_it_lacks(path: Path, tmp_path: Pat
         assert run(opened.store.get_checkpoint("run", "step")) == checkpoint()
         row = step_row()
         assert run(opened.store.put_step(row)) == row
+
+
+def test_a_file_of_an_older_version_knows_what_is_overdue_in_it(path: Path) -> None:
+    note = Attention(kind="STUCK", reason="r", since=START)
+    rows = [
+        header("pending"),
+        header("ended", **waiting(("timer", START), status=RunStatus.COMPLETED)),
+        header("stuck", **waiting(("timer", START), attention=note)),
+        header("asks", **waiting(("hook", START), ("hook", None))),
+        header("sleeps", **waiting(("hook", START), ("timer", START + 9), ("retry", START + 5))),
+        header("works", **waiting(("hook", START), ("step", None))),
+        header("both", **waiting(("step", None), ("timer", START + 9))),
+        header("handed-over", **waiting(updated_at=START + 7)),
+    ]
+    older = sqlite3.connect(path)
+    older.executescript(_VERSION_2 + _VERSION_3 + "PRAGMA user_version = 3;")
+    for row in rows:
+        kind = None if row.attention is None else row.attention.kind
+        columns = (row.run_id, row.workflow, row.status.value, kind, -START, 0, 0)
+        older.execute(
+            "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*columns, dump_header(row).decode()),
+        )
+    older.execute("INSERT INTO dead_letters VALUES (1, 'm', 'run', 'b', 0, 1, 'r', 5)")
+    older.commit()
+    older.close()
+    with open_ports(path) as opened:
+        due: dict[str, int | None] = dict(opened.database.query("SELECT run_id, due FROM runs"))
+        assert due == {row.run_id: row.due for row in rows}
+        assert [due[name] for name in ("sleeps", "works")] == [START + 5, START + UNHEARD]
+        assert len(run(opened.queue.dead_letters())) == 1
+        assert run(opened.queue.dead_letters(new=True)) == ()
+
+
+def test_what_is_overdue_is_found_by_its_index(local: LocalPorts) -> None:
+    for table, time in (("runs", "due"), ("hooks WHERE status = 'PENDING'", "expires_at")):
+        joined = "AND" if "WHERE" in table else "WHERE"
+        plan = local.database.query(
+            f"EXPLAIN QUERY PLAN SELECT * FROM {table} {joined} {time} < 9 ORDER BY {time} LIMIT 1"
+        )
+        assert [f"({time}<?)" in step for *_, step in plan] == [True]
+
+
+def test_a_row_that_cannot_be_read_leaves_what_is_overdue_to_the_others(
+    local: LocalPorts, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("spoilt", "good"):
+        run(local.store.put_header(header(name, **waiting(("timer", START)))))
+    change = local.database.change
+    change("UPDATE runs SET body = '{\"status\": \"secret\"}' WHERE run_id = 'spoilt'")
+    assert [row.run_id for row in run(local.store.overdue_runs(START + 1, 9))] == ["good"]
+    assert "secret" not in caplog.text
+
+
+def test_a_dead_letter_is_new_until_it_is_taken(local: LocalPorts) -> None:
+    async def scenario() -> None:
+        queue = local.queue
+        await queue.send(wake())
+        delivery = await take(queue)
+        assert not await queue.take(delivery.message_id)
+        await queue.reject(delivery, "bad")
+        (letter,) = await queue.dead_letters(new=True)
+        assert await queue.take(letter.message_id)
+        assert not await queue.take(letter.message_id)
+        assert await queue.dead_letters(new=True) == ()
+        assert await queue.dead_letters() == (letter,)
+
+    run(scenario())
 
 
 def test_a_file_of_a_version_that_nobody_knows_is_refused(path: Path) -> None:

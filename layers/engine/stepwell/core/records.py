@@ -20,6 +20,9 @@ Millis = int
 Payload = str
 #: Why somebody should look at a run: no code fits it, or its message could not be handled.
 AttentionKind = Literal["BLOCKED", "STUCK"]
+#: After how long without news of an attempt, or of its next turn, a run is looked after: longer
+#: than AWS lets an attempt go on, with its time in the queue and the tries before the last.
+UNHEARD: Millis = 3_600_000
 
 
 class RunStatus(StrEnum):
@@ -63,6 +66,16 @@ class Wait:
     since: Millis
     until: Millis | None = None
 
+    @property
+    def due(self) -> Millis | None:
+        """When this has to have woken its run, unless something got lost.
+
+        None for a hook: its row has its own deadline, or it waits for as long as it takes.
+        """
+        if self.kind == "hook":
+            return None
+        return self.since + UNHEARD if self.kind == "step" else self.until
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
@@ -105,6 +118,19 @@ class RunHeader:
     cancel_requested: bool = False
     idempotency_key: str | None = None
     tags: tuple[str, ...] = ()
+
+    @property
+    def due(self) -> Millis | None:
+        """When a suspended run has to have been woken at the latest, hooks apart.
+
+        None when nothing but hooks can wake it, or it wants attention. With nothing that it waits
+        for, its next turn has been sent for.
+        """
+        if self.status is not RunStatus.SUSPENDED or self.attention is not None:
+            return None
+        if not self.waiting:
+            return self.updated_at + UNHEARD
+        return min((wait.due for wait in self.waiting if wait.due is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,6 +174,19 @@ class Store(Protocol):
     ) -> Page[HookRow]:
         """PENDING hooks, oldest first; ties by run and hook id. May lag."""
 
+    async def overdue_runs(self, before: Millis, limit: int) -> tuple[RunHeader, ...]:
+        """Runs whose `RunHeader.due` was before a time, the most overdue first. May lag.
+
+        At most `limit`. Ties by run id. Deadlines of hooks do not count here, see `overdue_hooks`;
+        nor do runs that want attention. A row that cannot be read is left out.
+        """
+
+    async def overdue_hooks(self, before: Millis, limit: int) -> tuple[HookRow, ...]:
+        """PENDING hooks whose deadline was before a time, the most overdue first. May lag.
+
+        At most `limit`. A row that cannot be read is left out.
+        """
+
 
 class Blobs(Protocol):
     """Large values by content hash. Writing the same hash twice is harmless."""

@@ -17,7 +17,6 @@ from stepwell.adapters.aws.rows import (
     read_header,
     read_hook,
     read_workflow,
-    timer_due,
 )
 from stepwell.adapters.aws.table import Table
 from stepwell.core.cursors import Place, check_limit, read_cursor, write_cursor
@@ -73,7 +72,7 @@ def runs(
 
 
 def overdue_runs(table: Table, before: Millis, limit: int) -> tuple[RunHeader, ...]:
-    """At most `limit` suspended runs with a timer due before a time, the most overdue first."""
+    """At most `limit` runs that were due before a time, the most overdue first."""
     check_limit(limit)
     listing = Listing(
         index="wanted",
@@ -158,12 +157,11 @@ def _run_place(header: RunHeader) -> Place:
 
 
 def _is_due(header: RunHeader, before: Millis) -> bool:
-    due = timer_due(header)
-    return due is not None and due < before
+    return header.due is not None and header.due < before
 
 
 def _due_place(header: RunHeader) -> Place:
-    return Place(timer_due(header) or 0, (header.run_id,))
+    return Place(header.due or 0, (header.run_id,))
 
 
 def _is_pending(row: HookRow) -> bool:

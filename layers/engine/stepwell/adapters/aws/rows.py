@@ -46,7 +46,7 @@ from stepwell.core.records import (
 
 #: The group of pending hooks in index `wanted`.
 PENDING_HOOKS = "HOOK"
-#: The group of suspended runs with a timer, by the time at which it is due.
+#: The group of suspended runs that something other than a hook wakes, by `RunHeader.due`.
 TIMED = RunStatus.SUSPENDED.value
 #: The groups of failed runs in index `wanted`: a note on the header goes before its status.
 FAILED_GROUPS = ("BLOCKED", "STUCK", RunStatus.FAILED.value)
@@ -219,23 +219,11 @@ def read_workflow(item: RawItem) -> str:
     return WorkflowItem.from_raw_data(item).workflow
 
 
-def timer_due(header: RunHeader) -> Millis | None:
-    """When the first timer is due of those that a suspended run shows; None if it shows none.
-
-    The deadline of a hook does not count: the hook has its own entry. Nor does any timer of a run
-    that wants attention.
-    """
-    if header.status is not RunStatus.SUSPENDED or header.attention is not None:
-        return None
-    times = (wait.until for wait in header.waiting if wait.kind != "hook")
-    return min((time for time in times if time is not None), default=None)
-
-
 def _wanted(header: RunHeader) -> tuple[str | None, Millis | None]:
     """The group of index `wanted` that the run is in, and by which time."""
     if header.attention is not None:
         return header.attention.kind, header.created_at
     if header.status is RunStatus.FAILED:
         return header.status.value, header.created_at
-    due = timer_due(header)
+    due = header.due
     return (None, None) if due is None else (TIMED, due)

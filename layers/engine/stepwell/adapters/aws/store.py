@@ -234,11 +234,7 @@ class DynamoStore:
         )
 
     async def overdue_runs(self, before: Millis, limit: int) -> tuple[RunHeader, ...]:
-        """Suspended runs with a timer or retry due before a time, the most overdue first. May lag.
-
-        At most `limit`. Deadlines of hooks do not count here, see `overdue_hooks`; nor do runs
-        that want attention.
-        """
+        """Runs whose `RunHeader.due` was before a time, the most overdue first. May lag."""
         return await self._clients.call(lists.overdue_runs, self._table, before, limit)
 
     async def overdue_hooks(self, before: Millis, limit: int) -> tuple[HookRow, ...]:

@@ -34,7 +34,7 @@ SqlValue = str | int | bytes | None
 Row = tuple[Any, ...]
 
 #: The version of the tables below; a file says in `user_version` which one it has.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _MAKING = threading.Lock()
 _OLDEST_SQLITE = (3, 35, 0)  # RETURNING
@@ -228,8 +228,36 @@ ALTER TABLE checkpoints ADD COLUMN expires_at INTEGER;
 CREATE INDEX checkpoints_by_expiry ON checkpoints (expires_at) WHERE expires_at IS NOT NULL;
 """
 
+# `due` is `RunHeader.due`. A dead letter is taken when its run was told of it; those of an older
+# file count as taken, for whoever looked after it has seen to them by other means.
+_VERSION_4 = """
+ALTER TABLE runs ADD COLUMN due INTEGER;
+UPDATE runs SET due = (
+    SELECT min(CASE json_extract(value, '$.kind')
+        WHEN 'step' THEN json_extract(value, '$.since') + 3600000
+        ELSE json_extract(value, '$.until') END)
+    FROM json_each(body, '$.waiting') WHERE json_extract(value, '$.kind') <> 'hook')
+WHERE status = 'SUSPENDED' AND attention IS NULL;
+UPDATE runs SET due = json_extract(body, '$.updated_at') + 3600000
+WHERE status = 'SUSPENDED' AND attention IS NULL AND json_array_length(body, '$.waiting') = 0;
+CREATE INDEX runs_by_due ON runs (due, run_id) WHERE due IS NOT NULL;
+CREATE INDEX hooks_by_deadline ON hooks (expires_at, run_id, hook_id)
+WHERE status = 'PENDING' AND expires_at IS NOT NULL;
+
+ALTER TABLE dead_letters ADD COLUMN taken_at INTEGER;
+UPDATE dead_letters SET taken_at = died_at;
+CREATE INDEX dead_letters_not_taken ON dead_letters (place) WHERE taken_at IS NULL;
+ALTER TABLE step_dead_letters ADD COLUMN taken_at INTEGER;
+UPDATE step_dead_letters SET taken_at = died_at;
+CREATE INDEX step_dead_letters_not_taken ON step_dead_letters (place) WHERE taken_at IS NULL;
+"""
+
 # What each version that a file can have needs to become the present one; 0 is a new file.
-_UPGRADES = {0: _VERSION_2 + _VERSION_3, 2: _VERSION_3}
+_UPGRADES = {
+    0: _VERSION_2 + _VERSION_3 + _VERSION_4,
+    2: _VERSION_3 + _VERSION_4,
+    3: _VERSION_4,
+}
 
 
 class SchemaMismatch(StepwellError):

@@ -25,9 +25,19 @@ class DeadLetter:
 _COLUMNS = ", ".join(field.name for field in fields(DeadLetter))
 
 
+_Table = Literal["dead_letters", "step_dead_letters"]
+
+
 def read_dead_letters(
-    database: Database, table: Literal["dead_letters", "step_dead_letters"]
+    database: Database, table: _Table, *, new: bool = False
 ) -> tuple[DeadLetter, ...]:
-    """All dead letters of one queue, in the order in which they died."""
-    rows = database.query(f"SELECT {_COLUMNS} FROM {table} ORDER BY place")  # noqa: S608
+    """Dead letters of one queue, in the order in which they died; with `new` those not taken."""
+    which = "WHERE taken_at IS NULL" if new else ""
+    rows = database.query(f"SELECT {_COLUMNS} FROM {table} {which} ORDER BY place")  # noqa: S608
     return tuple(DeadLetter(*row) for row in rows)
+
+
+def note_taken(database: Database, table: _Table, message_id: str, now: Millis) -> bool:
+    """Note that the run of a dead letter was told of it. False if it was noted, or has gone."""
+    sql = f"UPDATE {table} SET taken_at = ? WHERE message_id = ? AND taken_at IS NULL"  # noqa: S608
+    return database.change(sql, now, message_id) == 1

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from stepwell.adapters.local.database import Database, Row, SqlValue
 from stepwell.adapters.local.rows import HOOK_COLUMNS, read_header, read_hook
 from stepwell.core.cursors import Place, check_limit, read_cursor, write_cursor
-from stepwell.core.records import AttentionKind, HookRow, RunHeader, RunStatus
+from stepwell.core.records import AttentionKind, HookRow, Millis, RunHeader, RunStatus
 from stepwell.engine.ports import Page
+
+T = TypeVar("T")
+_LOG = logging.getLogger("stepwell.local")
 
 
 def runs(
@@ -61,6 +66,34 @@ def hooks(database: Database, run_id: str | None, limit: int, cursor: str | None
         items=items,
         cursor=write_cursor("hooks", _place(items[-1])) if more else None,
     )
+
+
+def overdue_runs(database: Database, before: Millis, limit: int) -> tuple[RunHeader, ...]:
+    """At most `limit` runs that were due before a time, the most overdue first."""
+    check_limit(limit)
+    select = "SELECT body, cancel_requested FROM runs WHERE due < ? ORDER BY due, run_id LIMIT ?"
+    return _readable(database.query(select, before, limit), lambda row: read_header(*row))
+
+
+def overdue_hooks(database: Database, before: Millis, limit: int) -> tuple[HookRow, ...]:
+    """At most `limit` pending hooks with a deadline before a time, the most overdue first."""
+    check_limit(limit)
+    select = (
+        f"SELECT {HOOK_COLUMNS} FROM hooks WHERE status = 'PENDING' AND expires_at < ?"  # noqa: S608
+        " ORDER BY expires_at, run_id, hook_id LIMIT ?"
+    )
+    return _readable(database.query(select, before, limit), read_hook)
+
+
+def _readable(rows: Iterable[Row], read: Callable[[Row], T]) -> tuple[T, ...]:
+    """What can be read: a row of a later version keeps nobody from being found but its own run."""
+    found: list[T] = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except ValueError as error:
+            _LOG.error("a row cannot be read: %s", type(error).__name__)
+    return tuple(found)
 
 
 def _page(

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from stepwell.adapters.local.database import Database, SqlValue
-from stepwell.adapters.local.dead_letters import DeadLetter, read_dead_letters
+from stepwell.adapters.local.dead_letters import DeadLetter, note_taken, read_dead_letters
 from stepwell.core.messages import Message, dump_message
 from stepwell.core.records import Millis
 from stepwell.engine.ports import Clock, Delivery, Ids, ItemTooLarge
@@ -163,9 +163,13 @@ class SqliteQueue:
             if place is not None:
                 self._bury(place, reason, now)
 
-    async def dead_letters(self) -> tuple[DeadLetter, ...]:
-        """All dead letters, in the order in which they died."""
-        return read_dead_letters(self.database, "dead_letters")
+    async def dead_letters(self, *, new: bool = False) -> tuple[DeadLetter, ...]:
+        """All dead letters, in the order in which they died; with `new` those not taken so far."""
+        return read_dead_letters(self.database, "dead_letters", new=new)
+
+    async def take(self, message_id: str) -> bool:
+        """Note that the run of a dead letter was told of it. False if it was, or it has gone."""
+        return note_taken(self.database, "dead_letters", message_id, self._clock.now())
 
     async def redrive(self, message_id: str) -> bool:
         """Send a dead letter again: a new message, last of its group, whatever was sent before.

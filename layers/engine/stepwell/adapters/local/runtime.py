@@ -2,7 +2,8 @@
 
 It pulls messages, takes turns and fires timers. Several processes may do so on one file; a killed
 one loses nothing, for what it held becomes visible again. While a turn runs, its message is kept
-invisible in short leases, so that little time is lost when a process dies.
+invisible in short leases, so that little time is lost when a process dies. A message that cannot be
+handled becomes a dead letter, and its run is marked with it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from pydantic import ValidationError
 from stepwell.adapters.local.clock import system_fraction
 from stepwell.adapters.local.keys import keyring_of
 from stepwell.adapters.local.leases import Leases
+from stepwell.adapters.local.queue import SqliteQueue
 from stepwell.adapters.local.reports import report
+from stepwell.adapters.local.step_queue import SqliteStepQueue
+from stepwell.adapters.local.sweeping import MinuteSweep, take_dead_letters
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
 from stepwell.authoring.registry import Registry, registry
 from stepwell.client import Client
@@ -66,6 +70,7 @@ class LocalEngine:
         self._leases = Leases(local.queue, lease)
         self._step_leases = Leases(local.step_queue, lease)
         self._engine = Engine(local.ports, settings, registry, system_fraction)
+        self._minute_sweep = MinuteSweep(local)
 
     @classmethod
     def open(
@@ -106,6 +111,7 @@ class LocalEngine:
         turns = 0
         while await self.take_turn():
             turns += 1
+        await take_dead_letters(self.local)
         return turns
 
     async def take_turn(self) -> bool:
@@ -129,10 +135,12 @@ class LocalEngine:
         """Work until `until` is set: several runs at a time, timers as they come due.
 
         With `until_idle` also only until nothing is left to do now. Turns in flight are finished.
+        At first and then every minute it looks for runs that were left behind.
         """
         until = until or asyncio.Event()
         busy: set[asyncio.Task[None]] = set()
         while not until.is_set():
+            await self._sweep()
             work, idle = None, False
             if len(busy) < concurrency:
                 with suppress(TransientError):  # another process has the file to itself
@@ -142,6 +150,8 @@ class LocalEngine:
                 busy.add(asyncio.create_task(work))
                 await asyncio.sleep(0)
             elif idle and until_idle:
+                with suppress(TransientError):
+                    await take_dead_letters(self.local)
                 return
             else:
                 await self._rest(busy, until)
@@ -162,6 +172,15 @@ class LocalEngine:
         delivery = await self.local.step_queue.receive(steps=self._registry.steps())
         return None if delivery is None else self._attempt(delivery)
 
+    async def _sweep(self) -> None:
+        """Do this minute's sweep. What fails in it is left to that of the next one."""
+        try:
+            await self._minute_sweep.sweep()
+        except TransientError as error:
+            _LOG.info("the sweep is left to the next minute: %s", error)
+        except Exception:
+            _LOG.exception("the sweep failed")
+
     async def _rest(self, busy: set[asyncio.Task[None]], until: asyncio.Event) -> None:
         """Sleep until a turn ends, a timer may be due, or another process may have sent."""
         stop = asyncio.create_task(until.wait())
@@ -172,12 +191,20 @@ class LocalEngine:
         try:
             message = load_message(delivery.body)
         except ValidationError as error:
-            await self.local.queue.reject(delivery, f"not a message: {error}")
+            await self._reject(self.local.queue, delivery, f"not a message: {error}")
             return
         # What fails here costs nothing but time: the message becomes visible again by itself.
         with suppress(TransientError):
             if await self._taken(delivery, message):
                 await self.local.queue.delete(delivery)
+
+    async def _reject(
+        self, queue: SqliteQueue | SqliteStepQueue, delivery: Delivery, reason: str
+    ) -> None:
+        """Make a message a dead letter, and tell its run. What fails here comes again by itself."""
+        with suppress(TransientError):
+            await queue.reject(delivery, reason)
+            await take_dead_letters(self.local)
 
     async def _taken(self, delivery: Delivery, message: Message) -> bool:
         """Take a turn. Whether its message is done with; if not, it was given back."""
@@ -210,7 +237,7 @@ class LocalEngine:
         try:
             attempt = load_attempt(delivery.body)
         except ValidationError as error:
-            await queue.reject(delivery, f"not an attempt of a step: {error}")
+            await self._reject(queue, delivery, f"not an attempt of a step: {error}")
             return
         with suppress(TransientError):
             try:

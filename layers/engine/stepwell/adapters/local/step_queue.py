@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 
 from stepwell.adapters.local.database import Database, SqlValue
-from stepwell.adapters.local.dead_letters import DeadLetter, read_dead_letters
+from stepwell.adapters.local.dead_letters import DeadLetter, note_taken, read_dead_letters
 from stepwell.core.messages import StepAttempt, dump_message, load_attempt
 from stepwell.core.records import Millis
 from stepwell.engine.ports import Clock, Delivery, Ids, ItemTooLarge
@@ -125,9 +125,13 @@ class SqliteStepQueue:
             if self.database.query(_IS_HELD, *held):
                 self._bury(int(delivery.receipt.partition(".")[0]), reason, self._clock.now())
 
-    async def dead_letters(self) -> tuple[DeadLetter, ...]:
-        """All dead letters, in the order in which they died."""
-        return read_dead_letters(self.database, "step_dead_letters")
+    async def dead_letters(self, *, new: bool = False) -> tuple[DeadLetter, ...]:
+        """All dead letters, in the order in which they died; with `new` those not taken so far."""
+        return read_dead_letters(self.database, "step_dead_letters", new=new)
+
+    async def take(self, message_id: str) -> bool:
+        """Note that the run of a dead letter was told of it. False if it was, or it has gone."""
+        return note_taken(self.database, "step_dead_letters", message_id, self._clock.now())
 
     async def redrive(self, message_id: str) -> bool:
         """Send a dead letter again, as a new message. Whether there was such a letter."""

@@ -42,13 +42,14 @@ _CHECKPOINT: TypeAdapter[Checkpoint] = TypeAdapter(Checkpoint)
 _STEP: TypeAdapter[StepRow] = TypeAdapter(StepRow)
 
 _PUT_HEADER = """
-INSERT INTO runs (run_id, workflow, status, attention, recency, last_event, cancel_requested, body)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING
+INSERT INTO runs
+    (run_id, workflow, status, attention, due, recency, last_event, cancel_requested, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING
 """
 
 # Workflow and time of creation never change, so their indexes are left alone.
 _UPDATE_HEADER = """
-UPDATE runs SET status = ?, attention = ?, last_event = ?,
+UPDATE runs SET status = ?, attention = ?, due = ?, last_event = ?,
     cancel_requested = max(cancel_requested, ?), body = ?
 WHERE run_id = ? AND last_event <= ?
 """
@@ -166,6 +167,7 @@ class SqliteStore:
             header.workflow,
             header.status.value,
             _attention(header),
+            header.due,
             -header.created_at,
             header.last_event,
             header.cancel_requested,
@@ -191,6 +193,7 @@ class SqliteStore:
             _UPDATE_HEADER,
             header.status.value,
             _attention(header),
+            header.due,
             header.last_event,
             header.cancel_requested,
             self._header_body(header),
@@ -381,6 +384,14 @@ class SqliteStore:
     ) -> Page[HookRow]:
         """PENDING hooks, oldest first; ties by run and hook id. `ValueError` on a bad cursor."""
         return lists.hooks(self._database, run_id, limit, cursor)
+
+    async def overdue_runs(self, before: Millis, limit: int) -> tuple[RunHeader, ...]:
+        """Runs whose `RunHeader.due` was before a time, the most overdue first."""
+        return lists.overdue_runs(self._database, before, limit)
+
+    async def overdue_hooks(self, before: Millis, limit: int) -> tuple[HookRow, ...]:
+        """PENDING hooks whose deadline was before a time, the most overdue first."""
+        return lists.overdue_hooks(self._database, before, limit)
 
     def _header(self, run_id: str) -> RunHeader | None:
         rows = self._database.query(

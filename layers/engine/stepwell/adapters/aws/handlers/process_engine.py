@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepwell.adapters.aws.clock import system_fraction
+from stepwell.adapters.aws.handlers.telemetry import count
 from stepwell.adapters.aws.wiring import AwsDeployment
 from stepwell.authoring.registry import Registry
 from stepwell.engine.turn import Engine
@@ -20,7 +21,9 @@ class ProcessEngine:
         """The engine. Raises `TransientError` when it never had keys and they cannot be read."""
         settings = self._aws.refresh()
         if self._engine is None:
-            self._engine = Engine(self._aws.ports, settings, self._registry, system_fraction)
+            self._engine = Engine(
+                self._aws.ports, settings, self._registry, system_fraction, _count_near_limit
+            )
         self._engine.settings = settings
         return self._engine
 
@@ -28,3 +31,7 @@ class ProcessEngine:
         """Let its threads go."""
         if self._engine is not None:
             self._engine.close()
+
+
+def _count_near_limit(_: str) -> None:
+    count("RunsNearLimit")

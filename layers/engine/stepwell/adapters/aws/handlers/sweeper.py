@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,29 +18,17 @@ from pydantic import ValidationError
 from stepwell.adapters.aws.environment import Environment
 from stepwell.adapters.aws.handlers.batch import Context, Record, Source, is_batch, records_of
 from stepwell.adapters.aws.handlers.dead_letters import DeadLetters
-from stepwell.adapters.aws.handlers.overdue_waits import OverdueWaits
 from stepwell.adapters.aws.handlers.telemetry import count, logger, seconds
 from stepwell.adapters.aws.queue import group_of
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
-from stepwell.core.decide import answer
 from stepwell.core.messages import (
-    CancelRun,
-    HookDecided,
     Message,
-    StartRun,
     StepAttempt,
     TimerDue,
     load_attempt,
     load_message,
 )
-from stepwell.core.records import Attention
-from stepwell.engine.ports import TransientError
-from stepwell.engine.turn import header_of
-
-#: Bytes of a body that a mark carries; longer ones are kept in their row alone.
-_LONGEST_ON_MARK = 32_768
-_LONGEST_REASON = 1_000
-_ROUNDS = 3
+from stepwell.engine.sweep import LONGEST_REASON, Sweep, reason_of
 
 
 class Sweeper:
@@ -50,7 +37,7 @@ class Sweeper:
     def __init__(self, aws: AwsDeployment) -> None:
         self._aws = aws
         self._letters = DeadLetters(aws)
-        self._overdue = OverdueWaits(aws)
+        self._sweep = Sweep(aws.ports)
         self._source = Source(aws.clients)
         self._runner = asyncio.Runner()
 
@@ -63,7 +50,7 @@ class Sweeper:
         """Take a batch of dead letters, or look for what is overdue on any other event."""
         if is_batch(event):
             return self._runner.run(self._source.work_through(records_of(event), self._take))
-        found = self._runner.run(self._overdue.sweep(context.get_remaining_time_in_millis))
+        found = self._runner.run(self._sweep.wake_overdue(context.get_remaining_time_in_millis))
         seconds("OldestOverdueWait", found.oldest / 1000)
         count("OverdueRunsWoken", found.woken)
         return {"woken": found.woken, "oldest_overdue_ms": found.oldest}
@@ -74,63 +61,20 @@ class Sweeper:
 
     async def _take(self, record: Record) -> None:
         message = None if "code" in record.message_attributes else _read(record)
-        if self._is_lost_timer(record, message):
-            assert isinstance(message, TimerDue)
-            await self._aws.queue.send(message)
-            logger.warning("a timer from %s is sent again", record.queue)
-            count("TimersRescued")
-            return
         if isinstance(message, TimerDue) and not _of_run_queue(record):
+            if await self._sweep.send_timer(message):
+                logger.warning("a timer from %s is sent again", record.queue)
+                count("TimersRescued")
+                return
             message = None  # it is not due: nobody of ours sent it
         run_id = _run_of(record, message)
-        await self._letters.keep(record, _reason(record, message), run_id)
+        reason = _reason(record, message)
+        await self._letters.keep(record, reason, run_id)
         with logger.append_context_keys(run_id=run_id):
             logger.error("dead letter from %s: %s", record.queue, _told(record, message))
             if run_id is not None:
-                await self._make_true(message)
-                await self._mark(run_id, record, message)
+                await self._sweep.take_dead_letter(run_id, message, reason=reason, body=record.body)
         count("DeadLetters")
-
-    def _is_lost_timer(self, record: Record, message: Message | StepAttempt | None) -> bool:
-        """Whether it is a timer that never got into the run queue."""
-        return (
-            isinstance(message, TimerDue)
-            and not _of_run_queue(record)
-            and message.due <= self._aws.ports.clock.now()
-        )
-
-    async def _make_true(self, message: Message | StepAttempt | None) -> None:
-        """Write the row that a message is sufficient for, where its sender may not have."""
-        store = self._aws.store
-        match message:
-            case StartRun():
-                await store.put_header(header_of(message))
-            case HookDecided():
-                await store.decide_hook(message.run_id, message.hook_id, answer(message))
-            case CancelRun():
-                await store.request_cancel(message.run_id)
-            case _:  # the others are about rows that were there before them
-                pass
-
-    async def _mark(
-        self, run_id: str, record: Record, message: Message | StepAttempt | None
-    ) -> None:
-        """Mark the run STUCK. What code does not fit stays BLOCKED: publishing code wakes these."""
-        now = self._aws.ports.clock.now()
-        body = record.body if len(record.body.encode()) <= _LONGEST_ON_MARK else None
-        for _ in range(_ROUNDS):
-            header = await self._aws.store.get_header(run_id)
-            if header is None or header.status.terminal:
-                logger.info("the run has ended or is not there: nothing to mark")
-                return
-            note = header.attention
-            if note is None or note.kind != "BLOCKED":
-                note = Attention(kind="STUCK", reason=_reason(record, message), since=now)
-            marked = replace(header, attention=replace(note, message=body), updated_at=now)
-            # A turn may be going on, and its word on the header is the last one.
-            if await self._aws.store.update_header(marked, over=header):
-                return
-        raise TransientError(f"run {run_id!r} goes on while it is marked")
 
 
 def _of_run_queue(record: Record) -> bool:
@@ -166,21 +110,13 @@ def _run_of(record: Record, message: Message | StepAttempt | None) -> str | None
 def _reason(record: Record, message: Message | StepAttempt | None) -> str:
     told = record.message_attributes.get("reason")
     if told is not None and told.text:
-        return told.text[:_LONGEST_REASON]
-    if message is None:
-        return (
-            f"a message in {record.queue} cannot be read by this version; deploy one that can, "
-            "and wake the run"
-        )
-    return (
-        f"a message ({message.type}) was delivered too often and its work never ended; "
-        "see the log, mend the cause and wake the run"
-    )
+        return told.text[:LONGEST_REASON]
+    return reason_of(message, record.queue)
 
 
 def _told(record: Record, message: Message | StepAttempt | None) -> str:
     """The reason as it may be logged: what the inbox gives may quote the message."""
     code = record.message_attributes.get("code")
     if code is not None or "reason" in record.message_attributes:
-        return f"refused: {(code and code.text) or 'no code'}"[:_LONGEST_REASON]
+        return f"refused: {(code and code.text) or 'no code'}"[:LONGEST_REASON]
     return _reason(record, message)
