@@ -46,20 +46,19 @@ def test_long_errors_of_many_steps_leave_in_commits_of_their_size(
     assert stepwell_env.run(complaints) == 80
 
 
-def test_a_header_shows_the_oldest_of_many_waits_and_counts_the_others(
-    stepwell_env: Environment,
-) -> None:
+def test_a_header_shows_the_oldest_of_many_waits_and_counts_the_others() -> None:
     @workflow
     async def naps() -> int:
-        return len(await asyncio.gather(*(sleep("1h") for _ in range(6_000))))
+        return len(await asyncio.gather(*(sleep("1h") for _ in range(2_400))))
 
-    run = stepwell_env.start(naps)
-    stepwell_env.run_until_idle()
-    header = stepwell_env.get(run)
-    assert (len(header.waiting), header.waits_not_shown) == (100, 5_900)
-    stepwell_env.advance("1h")
-    assert stepwell_env.result(run) == 6_000
-    assert stepwell_env.get(run).waits_not_shown == 0
+    with Environment(unchecked="its history is long, and it is about the header") as env:
+        run = env.start(naps)
+        env.run_until_idle()
+        header = env.get(run)
+        assert (len(header.waiting), header.waits_not_shown) == (100, 2_300)
+        env.advance("1h")
+        assert env.result(run) == 2_400
+        assert env.get(run).waits_not_shown == 0
 
 
 def test_what_a_caller_adds_is_bounded_before_anything_is_sent(stepwell_env: Environment) -> None:

@@ -19,7 +19,7 @@ from stepwell.engine.ports import Delivery
 from stepwell.engine.turn import TurnEnd
 from stepwell.testing import Environment
 from tests.integration.attempts import received, row, turns_only
-from tests.integration.histories import check_all, kinds
+from tests.integration.histories import kinds
 
 ONCE = RetryPolicy(max_attempts=1)
 AT_ONCE = RetryPolicy(initial=0)
@@ -63,7 +63,6 @@ class Bounded(Environment):
 def env() -> Iterator[Bounded]:
     with Bounded() as environment:
         yield environment
-        check_all(environment)
 
 
 async def outlive(env: Bounded) -> None:
@@ -339,7 +338,6 @@ def test_however_little_time_is_left_each_turn_begins_something(left: Millis) ->
             env.take_turn()
         assert env.result(run) == 6
         assert len(env.turns) <= 4
-        check_all(env)
 
 
 @pytest.mark.parametrize("dispatch", ["inline", "worker"])
@@ -362,4 +360,3 @@ def test_a_step_that_never_has_the_time_fails_at_last(dispatch: Any) -> None:
             env.take_turn()
         assert env.get(run).status is RunStatus.COMPLETED
         assert env.result(run) == 3
-        check_all(env)

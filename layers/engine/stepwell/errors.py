@@ -7,6 +7,7 @@
     ├── FatalError                 raised by authors: do not retry
     ├── RetryableError             raised by authors: retry, perhaps after a stated delay
     ├── NonDeterminismError        the code no longer fits the recorded history
+    ├── LimitExceeded              a run grew larger than one run may be
     ├── PayloadError               a value cannot be carried
     │   └── PayloadTooLarge
     ├── StepFailed                 a step ended without a result
@@ -107,6 +108,24 @@ class NonDeterminismError(StepwellError):
         self.recorded = recorded
         self.asked = asked
         self.where = where
+
+
+class LimitExceeded(StepwellError):
+    """A run would grow above a limit of its deployment, and ended as FAILED: it cannot go on.
+
+    `limit` is what is limited (events, bytes, steps), `most` the limit, `value` what the run came
+    to, with what it asked for. Workflow code does not see this error. Split the work: have each run
+    do a part of it and start a run of its own for what is left.
+    """
+
+    def __init__(self, limit: str, most: int, value: int) -> None:
+        super().__init__(
+            f"{value:,} {limit} in one run, the limit is {most:,}; split the "
+            "work: start a run of its own for what is left"
+        )
+        self.limit = limit
+        self.most = most
+        self.value = value
 
 
 class PayloadError(StepwellError):

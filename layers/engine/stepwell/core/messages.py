@@ -74,10 +74,15 @@ class CancelRun(_Message):
 
 
 class Continue(_Message):
-    """A turn stopped with work left. `cause` derives from the message that caused it."""
+    """A turn stopped with work left. `cause` derives from the message that caused it.
+
+    `idle` counts the turns in a row that stopped so and recorded nothing. It is left out while
+    there are none, and so read also by code that does not know of it.
+    """
 
     type: Literal["continue"] = "continue"
     cause: str
+    idle: int = Field(default=0, ge=0, exclude_if=lambda idle: not idle)
 
 
 class Wake(_Message):

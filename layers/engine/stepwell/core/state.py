@@ -14,6 +14,7 @@ from typing import NamedTuple
 from stepwell.core import events as e
 from stepwell.core.lifecycle import HOOK, RUN, STEP, TIMER, CorruptHistory, follow
 from stepwell.core.records import Millis, Payload, Wait
+from stepwell.core.volume import volume
 from stepwell.errors import Failure
 
 
@@ -87,7 +88,7 @@ class TimerState:
 
 
 class RunState:
-    """What a run's log says, so far."""
+    """What a run's log says, so far. `volume` is how many bytes it takes."""
 
     __slots__ = (
         "at",
@@ -100,10 +101,12 @@ class RunState:
         "status",
         "steps",
         "timers",
+        "volume",
     )
 
     def __init__(self) -> None:
         self.last = 0
+        self.volume = 0
         self.at: Millis = 0
         self.status: str | None = None
         self.started: e.RunStarted | None = None
@@ -163,9 +166,14 @@ class RunState:
             if step.due is not None:
                 yield Alarm(step.due, step.id, step.attempts)
 
-    def next_alarm(self) -> Alarm | None:
-        """The earliest one. A run needs no other: the turn that it wakes sees to the next."""
-        return min(self.alarms(), default=None)
+    def next_alarm(self, after: Millis | None = None) -> Alarm | None:
+        """The earliest one. A run needs no other: the turn that it wakes sees to the next.
+
+        With `after`, the earliest that comes due later than that.
+        """
+        return min(
+            (alarm for alarm in self.alarms() if after is None or alarm.due > after), default=None
+        )
 
     def apply(self, event: e.Event) -> None:
         """Take the next event in. Raises `CorruptHistory` if it cannot follow."""
@@ -173,6 +181,7 @@ class RunState:
             raise CorruptHistory(f"{event.type} cannot follow: the run is {self.status or 'new'}")
         _APPLY[event.type](self, event)
         self.last += 1
+        self.volume += volume(event)
         self.at = max(self.at, event.at)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis
@@ -14,6 +14,27 @@ _LONGEST_INLINE = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How large one run may grow before it ends as FAILED, with `LimitExceeded`.
+
+    `events` and `bytes` are of its history, `steps` counts all that it asked for. `idle_hops` is
+    how many turns in a row may hand over to the next one without having recorded anything, before
+    the run is marked STUCK.
+    """
+
+    events: int = 5_000
+    bytes: int = 2_000_000
+    steps: int = 4_000
+    idle_hops: int = 20
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value < 1:
+                raise DefinitionError(f"limit of {each.name}: {value}, must be 1 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What a deployment fixes.
 
@@ -21,7 +42,8 @@ class Settings:
     `step_grace` how long a cancelled step may take to clean up before it is abandoned;
     `turn_time` after how long a turn starts no more steps and hands over to the next one;
     `notify_retry` how often `on_created` of a workflow's hook is tried; `settle_time` how much of
-    the time before its process ends a turn keeps for making durable what it did.
+    the time before its process ends a turn keeps for making durable what it did; `limits` how large
+    a run may grow.
     """
 
     keyring: Keyring
@@ -31,6 +53,7 @@ class Settings:
     turn_time: Millis = 90_000
     settle_time: Millis = 5_000
     notify_retry: RetryPolicy = field(default_factory=RetryPolicy)
+    limits: Limits = field(default_factory=Limits)
 
     def usable(self, time_left: Millis) -> Millis:
         """How much of the time before a process ends its work may take: at least half of it."""

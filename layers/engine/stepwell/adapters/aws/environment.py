@@ -89,7 +89,7 @@ class StepEnvironment(ClientEnvironment):
 
 
 class WorkerEnvironment(StepEnvironment):
-    """What takes turns."""
+    """What takes turns. The last four are the `Limits` of each run; None stands for the default."""
 
     inbox_queue_url: _Url
     step_queue_url: _Url
@@ -98,6 +98,10 @@ class WorkerEnvironment(StepEnvironment):
     schedule_role_arn: _Arn
     schedule_dead_letter_arn: _Arn
     max_receive_count: int = Field(default=10, ge=1)
+    event_limit: int | None = Field(default=None, ge=1)
+    history_limit: int | None = Field(default=None, ge=1)
+    step_limit: int | None = Field(default=None, ge=1)
+    idle_hop_limit: int | None = Field(default=None, ge=1)
 
 
 class InboxEnvironment(ClientEnvironment):

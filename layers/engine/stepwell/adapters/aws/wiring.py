@@ -23,8 +23,9 @@ from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
 from stepwell.core.messages import StepAttempt
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis
+from stepwell.core.tokens import Keyring
 from stepwell.engine.ports import Clock, Ports
-from stepwell.engine.settings import Settings
+from stepwell.engine.settings import Limits, Settings
 from stepwell.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,19 +43,23 @@ class AwsDeployment:
     queue: SqsQueue
     ports: Ports
     _sizes: Sizes = field(repr=False)
+    _limits: Limits = field(repr=False)
     _keys: KeySecret | None = field(repr=False)
 
     @property
     def settings(self) -> Settings:
         """Settings with the keys as last read. Raises `UsageError` where no keys are to be had."""
-        return Settings(keyring=self._secret().keyring, sizes=self._sizes)
+        return self._with(self._secret().keyring)
 
     def refresh(self, token: str | None = None) -> Settings:
         """The settings, after reading the keys again if that is due or a token's key is not known.
 
         Call it where an invocation begins. Blocks; raises `TransientError`, `UsageError`.
         """
-        return Settings(keyring=self._secret().refresh(token), sizes=self._sizes)
+        return self._with(self._secret().refresh(token))
+
+    def _with(self, keyring: Keyring) -> Settings:
+        return Settings(keyring=keyring, sizes=self._sizes, limits=self._limits)
 
     def _secret(self) -> KeySecret:
         if self._keys is None:
@@ -109,10 +114,23 @@ def open_aws(
             ids=SystemIds(),
         ),
         _sizes=Sizes() if inline_limit is None else Sizes(inline_limit=inline_limit),
+        _limits=_limits(environment),
         _keys=KeySecret(session, environment.keys_secret, clock)
         if isinstance(environment, ClientEnvironment)
         else None,
     )
+
+
+def _limits(environment: Environment) -> Limits:
+    if not isinstance(environment, WorkerEnvironment):
+        return Limits()  # nobody else takes turns
+    told = {
+        "events": environment.event_limit,
+        "bytes": environment.history_limit,
+        "steps": environment.step_limit,
+        "idle_hops": environment.idle_hop_limit,
+    }
+    return Limits(**{name: value for name, value in told.items() if value is not None})
 
 
 def _steps(environment: Environment, clients: Clients) -> SqsStepQueue | _NoSteps:
