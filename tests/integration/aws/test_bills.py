@@ -25,24 +25,26 @@ EXPECTED = [
     Bill(
         run="5 steps around a step hook",
         # In the first turn the header, three commits, the hook, its timer and the header; the
-        # answer reads and decides the hook; in the second four commits, the header and the timer.
+        # answer reads hook and header and decides the hook; in the second four commits, the header
+        # and the timer.
         requests={
             "SendMessage": 2,
             "PutItem": 9,
             "Query": 2,
-            "GetItem": 1,
+            "GetItem": 2,
             "UpdateItem": 3,
             "CreateSchedule": 1,
             "DeleteSchedule": 1,
         },
         written=15,
-        read=3,
+        read=4,
         messages=2,
         invocations=2,
     ),
     Bill(
         run="1 dispatched step",
         # Each turn and the attempt read the run. The step's row is put twice: claimed, reported.
+        # While the run waits its header is in index `wanted`, so that a sweep finds it.
         requests={
             "SendMessage": 3,
             "PutItem": 5,
@@ -50,7 +52,7 @@ EXPECTED = [
             "UpdateItem": 2,
             "ChangeMessageVisibility": 1,
         },
-        written=8,
+        written=10,
         read=3,
         messages=3,
         invocations=3,

@@ -11,7 +11,7 @@ from typing import Any
 
 from stepwell.authoring.checkpoints import checkpoint_type
 from stepwell.core.answers import decision_id, problems
-from stepwell.core.decide import answer, expiry
+from stepwell.core.decide import answer, closing, expiry
 from stepwell.core.ids import check_note
 from stepwell.core.messages import HookDecided, TimerDue
 from stepwell.core.payload import codec
@@ -87,7 +87,11 @@ class Answering:
         text = carried.encode(payload)
         if row.status is not HookStatus.PENDING:
             return _answered(row, text, repeated=True)
-        standing = await self._expired(row) or await self._decided(row, text, actor)
+        standing = (
+            await self._left_open(row)
+            or await self._expired(row)
+            or await self._decided(row, text, actor)
+        )
         if standing is None:
             raise _deleted()
         return _answered(standing, text, repeated=False)
@@ -110,6 +114,14 @@ class Answering:
             return self._keyring.token(row.key_id, row.run_id, row.hook_id)
         except DefinitionError:
             return ""
+
+    async def _left_open(self, row: HookRow) -> HookRow | None:
+        """Close what a run that has ended left open, as a turn that was overtaken may."""
+        header = await self._ports.store.get_header(row.run_id)
+        if header is None or not header.status.terminal:
+            return None
+        at = max(self._ports.clock.now(), header.updated_at)
+        return await self._ports.store.decide_hook(row.run_id, row.hook_id, closing(at))
 
     async def _expired(self, row: HookRow) -> HookRow | None:
         """Win an overdue row over to EXPIRED before anybody is told so by the clock alone."""

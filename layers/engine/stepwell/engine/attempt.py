@@ -15,13 +15,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from stepwell.core import events as e
 from stepwell.core.commands import RunStep
 from stepwell.core.decide import closing
 from stepwell.core.definitions import StepDefinition
 from stepwell.core.messages import StepAttempt, StepReported
-from stepwell.core.records import Attention, HookStatus, Millis, RunHeader, StepRow
+from stepwell.core.records import Attention, HookRow, HookStatus, Millis, RunHeader, StepRow
 from stepwell.core.state import RunState, StepState, fold
 from stepwell.engine.checkpoints import expire_checkpoint
 from stepwell.engine.journal import AttemptJournal, Fenced
@@ -116,10 +117,13 @@ async def make_attempt(
     )
     if before is None or before.order < attempt.order:
         return await work.begin(before)
-    if before.order > attempt.order or before.cancelled:
+    if before.order > attempt.order:
         return AttemptEnd.NOTHING
     if before.outcome is not None:
         return await work.report(before)
+    if before.cancelled:
+        # The log waits for it all the same: other code than that which called it off goes on.
+        return await work.interrupted(before)
     if before.claim is None:
         return await work.begin(before)
     if not received.took_before(before) and before.until > means.ports.clock.now():
@@ -160,6 +164,7 @@ class _Attempt:
         self._rows = rows
         self._values = Values(means.ports.blobs, means.settings.sizes)
         self._checkpointed = False
+        self._called_off = False
 
     async def begin(self, before: StepRow | None) -> AttemptEnd:
         """Claim the row, make the attempt and report it."""
@@ -169,6 +174,9 @@ class _Attempt:
             events = await self._run(command, claimed)
             end = AttemptEnd.NOTHING if events is None else await self._end(claimed, events)
         except BaseException as error:
+            if self._called_off:
+                await self._tidy()
+                return AttemptEnd.NOTHING
             await self._let_go(claimed)
             if isinstance(error, Fenced):  # another attempt went on in the meantime
                 raise TransientError(str(error)) from error
@@ -270,7 +278,7 @@ class _Attempt:
             if not ended.done():
                 ended.set_result(outcome)
 
-        entry = StepEntry(context, command, take)
+        entry = StepEntry(replace(context, confirm=partial(self._confirm, claimed)), command, take)
         entry.start()
         try:
             if not await self._watched(entry, ended, claimed):
@@ -314,10 +322,22 @@ class _Attempt:
             steps={row.step: row for row in self._rows.steps},
             time=means.ports.clock.now(),
             message_id=self._received.message_id,
-            redelivered=self._received.receive_count > 1,
+            overtakes=self._received.receive_count > 1 or self._known.attempts > 1,
             settled=True,
             ends_at=None if left is None else now + means.settings.usable(left) / 1000,
         )
+
+    async def _confirm(self, claimed: StepRow, hook: HookRow) -> None:
+        """See that the step was not called off before anybody is told of its hook."""
+        store = self._means.ports.store
+        standing = await store.get_step(claimed.run_id, claimed.step)
+        if standing == claimed:
+            return
+        if standing is None or standing.cancelled:
+            at = max(self._means.ports.clock.now(), self._state.at)
+            await store.decide_hook(hook.run_id, hook.hook_id, closing(at))
+            self._called_off = True
+        raise Fenced(f"nobody waits for this attempt of step {claimed.step!r} any more")
 
     async def _watched(
         self, entry: StepEntry, ended: asyncio.Future[EntryOutcome], claimed: StepRow

@@ -8,7 +8,7 @@ that sends again; the step's row sees to it that one of two equal messages does 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from stepwell.core import events as e
 from stepwell.core.commands import RunStep
@@ -18,8 +18,6 @@ from stepwell.core.state import StepState
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import PayloadError
 
-#: How often a row that changes under our hands is looked at before its worker is left alone.
-_ROUNDS = 3
 #: Messages, and large inputs, on their way at a time.
 _SENDS = _PUTS = 16
 
@@ -80,28 +78,39 @@ def perhaps_lost(turn: TurnContext, step: StepState) -> bool:
     return row.until <= turn.ports.clock.now()
 
 
-async def call_off(turn: TurnContext, dropped: Iterable[tuple[str, int]]) -> None:
+async def call_off(turn: TurnContext, dropped: Collection[tuple[str, int]]) -> None:
     """Tell those who make attempts, by step and order, that nobody waits any more.
 
-    Only to spare work: an attempt that is not told of runs to its end, and nobody takes what comes
-    of it.
+    They put a hook's row first and look at the step's row then; here it is the other way round. So
+    either they find that they were called off, and tell nobody of the hook, or it is known here.
     """
-    for step, order in dropped:
-        row = turn.steps.get(step) or StepRow(
-            run_id=turn.run_id, step=step, revision=0, order=order
+    if not dropped:
+        return
+    # What made them unwanted must be durable before: the next turn may not find out by itself.
+    await turn.journal.flush()
+    gate = asyncio.Semaphore(_SENDS)
+
+    async def mark(step: str, order: int) -> None:
+        async with gate:
+            await _mark(turn, step, order)
+
+    await asyncio.gather(*(mark(step, order) for step, order in dropped))
+    rows = await turn.ports.store.load(turn.run_id)
+    turn.rows.update({row.hook_id: row for row in rows.hooks})
+
+
+async def _mark(turn: TurnContext, step: str, order: int) -> None:
+    row = turn.steps.get(step) or StepRow(run_id=turn.run_id, step=step, revision=0, order=order)
+    while row.order <= order and not (row.order == order and row.outcome is not None):
+        marked = StepRow(
+            run_id=turn.run_id,
+            step=step,
+            revision=row.revision + 1,
+            order=order,
+            claim=row.claim if row.order == order else None,
+            until=row.until if row.order == order else 0,
+            cancelled=True,
         )
-        for _ in range(_ROUNDS):
-            if row.order > order or (row.order == order and row.outcome is not None):
-                break
-            marked = StepRow(
-                run_id=turn.run_id,
-                step=step,
-                revision=row.revision + 1,
-                order=order,
-                claim=row.claim if row.order == order else None,
-                until=row.until if row.order == order else 0,
-                cancelled=True,
-            )
-            row = await turn.ports.store.put_step(marked)
-            if row == marked:
-                break
+        row = await turn.ports.store.put_step(marked)
+        if row == marked:
+            return

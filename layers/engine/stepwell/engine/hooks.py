@@ -44,6 +44,8 @@ async def put_row(
 async def _place(turn: TurnContext, row: HookRow) -> HookRow:
     standing = await turn.ports.store.put_hook(row)
     turn.rows[standing.hook_id] = standing
+    if turn.confirm is not None:
+        await turn.confirm(standing)
     return standing
 
 
@@ -91,23 +93,24 @@ def record_decision(turn: TurnContext, row: HookRow) -> bool:
 
 
 def open_hooks_of(turn: TurnContext, step: str) -> list[str]:
-    """Hooks of a step that can still be answered, also rows whose opening was never noted."""
+    """Hooks of a step that have not ended yet, also rows whose opening was never noted."""
     return [row.hook_id for row in turn.rows.values() if row.step == step and is_open(turn, row)]
 
 
 def is_open(turn: TurnContext, row: HookRow) -> bool:
-    """Whether an answer to the hook can still come, as far as this turn knows."""
+    """Whether the log does not say yet how the hook ended. Its row may: somebody has answered."""
     known = turn.state.hooks.get(row.hook_id)
-    return row.status is HookStatus.PENDING if known is None else known.open
+    return known is None or known.open
 
 
 async def close_all(turn: TurnContext, hook_ids: Sequence[str]) -> None:
-    """Close open hooks, or record the decisions that came first."""
+    """Close hooks that have not ended, or record the decisions that came first."""
     # What made them unwanted must be durable before: after a crash in between, the next turn would
     # tell of a row that it finds closed to code that still waits for it.
-    if hook_ids and turn.journal.needs_flush:
+    pending = [each for each in hook_ids if not record_decision(turn, turn.rows[each])]
+    if pending and turn.journal.needs_flush:
         await turn.journal.flush()
-    for hook_id in hook_ids:
+    for hook_id in pending:
         await _close(turn, hook_id)
 
 

@@ -27,27 +27,46 @@ class Fenced(StepwellError):
 class Journal:
     """The one writer of a run's log during one turn."""
 
-    def __init__(self, store: Store, clock: Clock, run_id: str, turn: str, state: RunState) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        run_id: str,
+        turn: str,
+        state: RunState,
+        *,
+        not_before: Millis = 0,
+    ) -> None:
         self.state = state
+        self._not_before = not_before
         self._store = store
         self._clock = clock
         self._run_id = run_id
         self._turn = turn
         self._buffer: list[Event] = []
         self._next = state.last + 1
+        self._loaded = state.last
         self._commits = 0
         self._committing = False
         self._waiting: list[asyncio.Future[None]] = []
         self._unsettled: Commit | None = None
 
     def now(self) -> Millis:
-        """The time of the next event: the clock's, never before the event that went before."""
-        return max(self._clock.now(), self.state.at)
+        """The time of the next event: the clock's, never before the event that went before.
+
+        Nor before `not_before`: a timer's message may tell that it is later than this clock says.
+        """
+        return max(self._clock.now(), self.state.at, self._not_before)
 
     def record(self, event: Event) -> None:
         """Take an event into the state; it is durable after the next `flush`."""
         self.state.apply(event)
         self._buffer.append(event)
+
+    @property
+    def recorded(self) -> int:
+        """How many events were recorded here."""
+        return self.state.last - self._loaded
 
     @property
     def durable(self) -> int:

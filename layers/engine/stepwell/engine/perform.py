@@ -21,16 +21,17 @@ from stepwell.core.records import HookRow, Millis
 from stepwell.core.state import HookState, StepState
 from stepwell.engine import dispatch, hooks
 from stepwell.engine.checkpoints import expire_checkpoint
+from stepwell.engine.growth import Growth
 from stepwell.engine.outcomes import (
     failed_event,
     interrupted_event,
     log_failure,
     outcome_event,
 )
-from stepwell.engine.replay import Replay
+from stepwell.engine.replay import Raised, Replay
 from stepwell.engine.step_runner import Broken, EntryOutcome, StepEntry
 from stepwell.engine.turn_context import TurnContext
-from stepwell.errors import Failure, PayloadError
+from stepwell.errors import Failure, LimitExceeded, PayloadError
 
 #: What part of a turn's time a step may ask for and still be sure to get it in the next turn.
 FRESH = 0.75
@@ -43,6 +44,7 @@ class Performer:
         self._turn = turn
         self._replay = replay
         self._fraction = fraction
+        self._growth = Growth(turn.settings.limits, turn.state, replay.pending)
         self._entries: dict[str, StepEntry] = {}
         self._openings: dict[str, asyncio.Task[None]] = {}
         self._ready: list[RunStep] = []
@@ -84,6 +86,9 @@ class Performer:
             for command in fresh:
                 if command.id in self._replay.pending:
                     self._place(command)
+            if self._growth.exceeded is not None:
+                await self._give_up(self._growth.exceeded)
+                break
             if self._alarms and self._ring():
                 continue
             if self._lost:
@@ -106,11 +111,15 @@ class Performer:
             begins = self._hook_begins(self._turn.state.hooks.get(command.id))
         else:
             begins = command.due
+            if command.id not in self._turn.state.timers:
+                self._growth.ask(command)
         if begins is None:
             return
         if begins:
             heappush(self._alarms, (begins, command.id))
-        elif isinstance(command, RunStep):
+            return
+        self._growth.ask(command)
+        if isinstance(command, RunStep):
             self._ready.append(command)
         elif isinstance(command, OpenHook):
             task = asyncio.get_running_loop().create_task(self._open(command))
@@ -144,12 +153,22 @@ class Performer:
         if isinstance(command, StartTimer):
             at = max(self._turn.journal.now(), due)
             self._record(e.TimerFired(at=at, timer=command.id, name=command.name, due=due))
-        elif isinstance(command, RunStep):
+            return True
+        self._growth.ask(command)
+        if isinstance(command, RunStep):
             self._ready.append(command)
         else:
             task = asyncio.get_running_loop().create_task(self._open(command))
             self._openings[command.id] = task
         return True
+
+    async def _give_up(self, error: LimitExceeded) -> None:
+        """End the run: it wishes for more than one run may be. What was reported is recorded."""
+        self._replay.outcome = Raised(error)
+        while self._reports:
+            work = self._reports.popleft()()
+            if work is not None:
+                await work
 
     async def _start(self) -> None:
         commands, self._ready = self._ready, []
@@ -167,7 +186,7 @@ class Performer:
             self._progress = True
         if dispatched:
             dispatched = await self._record_dispatched(dispatched)
-        if self._turn.redelivered:
+        if self._turn.overtakes:
             # The last delivery of this message may have died in one of these: count the attempts.
             for entry in ready:
                 self._record_start(entry)

@@ -6,7 +6,7 @@ events before timers, timers before the header, the header before the message is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
 from dataclasses import replace
 
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
@@ -25,6 +25,7 @@ from stepwell.engine.replay import Cancelled, Outcome, Raised, Replay, Returned
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import Failure, PayloadError, StepFailed, UsageError
 
+_LOG = logging.getLogger("stepwell.engine")
 #: Waits that a header shows, the oldest and the next to come due; a header is one item and has a
 #: size.
 SHOWN_WAITS = 100
@@ -41,6 +42,7 @@ async def finish(
     turn: TurnContext, workflow: WorkflowDefinition, outcome: Outcome, before: Alarm | None
 ) -> None:
     """End the run: close its open rows, write its last events, then its header, drop the timer."""
+    await call_off(turn, [(step.id, step.order) for step in turn.state.steps.values() if step.order])
     await _close_rows(turn)
     turn.journal.record(await _last_event(turn, workflow, outcome))
     await turn.journal.flush()
@@ -95,11 +97,8 @@ def failure_of(error: BaseException) -> Failure:
     return failure
 
 
-async def note_waits(turn: TurnContext, replay: Replay) -> list[tuple[str, int]]:
-    """Record what the run waits for from here on, and what it does not wait for any more.
-
-    Returns the dispatched attempts, by step and order, that nobody waits for any more.
-    """
+async def note_waits(turn: TurnContext, replay: Replay) -> None:
+    """Record what the run waits for from here on, and what it does not wait for any more."""
     state, journal, pending = turn.state, turn.journal, replay.pending
     for waiting in pending.values():
         command = waiting.command
@@ -119,46 +118,58 @@ async def note_waits(turn: TurnContext, replay: Replay) -> list[tuple[str, int]]
             journal.record(
                 e.StepCancelled(at=journal.now(), step=step.id, name=step.name, digest=step.digest)
             )
+    await call_off(turn, dropped)
     left = [
         row.hook_id
         for row in turn.rows.values()
         if hooks.is_open(turn, row) and (row.step or row.hook_id) not in pending
     ]
     await hooks.close_all(turn, left)
-    return dropped
 
 
-async def suspend(
-    turn: TurnContext, before: Alarm | None, dropped: Iterable[tuple[str, int]] = ()
-) -> None:
+async def suspend(turn: TurnContext, before: Alarm | None, note: Attention | None = None) -> None:
     """Leave the run waiting: events, then the timer, then the header."""
     await turn.journal.flush()
-    await call_off(turn, dropped)
-    await set_alarm(turn, before)
-    await write_header(turn)
+    await set_alarm(turn, before, turn.state.next_alarm())
+    await write_header(turn, note)
 
 
-async def set_alarm(turn: TurnContext, before: Alarm | None) -> None:
+async def set_alarm(turn: TurnContext, before: Alarm | None, after: Alarm | None) -> None:
     """Start the timer that wakes the run next, and stop the one before if it is over for good.
 
     One that may be needed again is left to fire: a turn that was overtaken in the meantime must not
     stop what its successor counts on, and a wake-up too many is harmless.
     """
-    after, timers = turn.state.next_alarm(), turn.ports.timers
+    timers = turn.ports.timers
     if after is not None and (after != before or not turn.settled):
         await timers.start(turn.run_id, after.wait_id, after.arm, after.due)
     if before is not None and before not in set(turn.state.alarms()):
         await timers.cancel(turn.run_id, before.wait_id, before.arm)
 
 
-async def hand_over(
-    turn: TurnContext, before: Alarm | None, dropped: Iterable[tuple[str, int]]
-) -> None:
-    """The turn is out of time: make all durable and wake the next one."""
-    await suspend(turn, before, dropped)
+async def hand_over(turn: TurnContext, before: Alarm | None) -> bool:
+    """The turn is out of time: make all durable and wake the next one. Whether it was woken.
+
+    It is not after too many turns that recorded nothing: the run is marked STUCK then.
+    """
+    idle = 0 if turn.journal.recorded else turn.idle + 1
+    if idle > turn.settings.limits.idle_hops:
+        await suspend(turn, before, _idle(turn, idle))
+        return False
+    await suspend(turn, before)
     # From the id of the message, not from what it says: a redelivery sends the same again, while
     # a second message of the same text is another cause.
-    await turn.ports.queue.send(Continue(run_id=turn.run_id, cause=turn.message_id))
+    await turn.ports.queue.send(Continue(run_id=turn.run_id, cause=turn.message_id, idle=idle))
+    return True
+
+
+def _idle(turn: TurnContext, turns: int) -> Attention:
+    reason = (
+        f"{turns} turns one after the other ran out of time and recorded nothing; see the log of "
+        "the worker, give its turns more time, and wake the run"
+    )
+    _LOG.error("run %s is stuck: %s", turn.run_id, reason)
+    return Attention(kind="STUCK", reason=reason, since=turn.journal.now())
 
 
 async def block(turn: TurnContext, reason: str, before: Alarm | None) -> None:
@@ -167,7 +178,8 @@ async def block(turn: TurnContext, reason: str, before: Alarm | None) -> None:
     What was decided outside is recorded all the same: the message that brought it is done with.
     """
     await turn.journal.flush()
-    await set_alarm(turn, before)
+    # What is due by now waits for other code: a timer for it would wake this code again and again.
+    await set_alarm(turn, before, turn.state.next_alarm(after=turn.time))
     known = turn.header.attention
     if known is None or known.reason != reason:
         known = Attention(kind="BLOCKED", reason=reason, since=turn.journal.now())
@@ -197,8 +209,8 @@ def _shown(waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
     """The oldest waits, with the one among them that comes due first."""
     if len(waits) <= SHOWN_WAITS:
         return waits
-    timed = [wait for wait in waits if wait.kind != "hook" and wait.until is not None]
-    first = min(timed, key=lambda wait: wait.until or 0, default=waits[0])
+    timed = [wait for wait in waits if wait.due is not None]
+    first = min(timed, key=lambda wait: wait.due or 0, default=waits[0])
     shown = waits[:SHOWN_WAITS]
     return shown if first in shown else (*shown[:-1], first)
 

@@ -27,6 +27,7 @@ from stepwell.core.ids import counted, inside, keyed
 from stepwell.core.payload import codec
 from stepwell.core.records import Checkpoint, Payload
 from stepwell.engine import hooks
+from stepwell.engine.checkpoints import standing_checkpoint, take_over
 from stepwell.engine.journal import Fenced
 from stepwell.engine.output import Output
 from stepwell.engine.ports import TransientError
@@ -101,6 +102,7 @@ class StepEntry(StepContext):
     _checkpoint_deleted = False
     _save_id: str | None = None
     _loaded_id: str | None = None
+    _took_over = False
     _suspended = False
     _timed_out = False
     _withdrawn = False
@@ -279,7 +281,7 @@ class StepEntry(StepContext):
     @property
     def checkpointed(self) -> bool:
         """Whether the step has a checkpoint, as far as this entry knows."""
-        return self._save_id is not None or self._loaded_id is not None
+        return self._save_id is not None or self._loaded_id is not None or self._took_over
 
     def flag_cancelled(self) -> None:
         """Let the body see, through `current.cancelled`, that its run is to be cancelled."""
@@ -429,9 +431,7 @@ class StepEntry(StepContext):
         self._check_open()
         if self._checkpoint_deleted:
             return None
-        checkpoint = await self._port(
-            self._turn.ports.store.get_checkpoint(self.run_id, self.step_id)
-        )
+        checkpoint = await self._port(self._standing_checkpoint())
         if checkpoint is None:
             return None
         self._answers = frozenset(checkpoint.answers) - self._taken
@@ -440,6 +440,13 @@ class StepEntry(StepContext):
             self._loaded_id = checkpoint.save_id
         text = await self._port(self._turn.values.get(checkpoint.value))
         return codec(annotation, f"checkpoint of step {self.name!r}").decode(text)
+
+    async def _standing_checkpoint(self) -> Checkpoint | None:
+        if self._turn.overtakes and not self._took_over:
+            found = await take_over(self._turn, self.step_id)
+            self._took_over = True
+            return found
+        return await standing_checkpoint(self._turn, self.step_id)
 
     async def save_checkpoint(self, data: Any, annotation: Any) -> None:
         """Save the step's checkpoint over the one before."""

@@ -46,6 +46,12 @@ class ThreadPool:
         """How many threads there may be, abandoned ones included."""
         return self._limit
 
+    @property
+    def working(self) -> bool:
+        """Whether a call is under way, or waits for a thread."""
+        with self._lock:
+            return self._threads > self._idle
+
     def submit(self, call: Callable[[], None]) -> None:
         """Run the call in a thread; it must not raise. Beyond the limit, calls wait their turn."""
         with self._lock:

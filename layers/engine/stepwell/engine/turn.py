@@ -25,11 +25,12 @@ from stepwell.core.decide import (
     reference_time,
 )
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.messages import Message, StartRun, StepAttempt, Wake
+from stepwell.core.messages import Continue, Message, StartRun, StepAttempt, Wake
 from stepwell.core.records import Attention, HookRow, Millis, RunHeader, RunStatus
 from stepwell.core.state import Alarm, RunState, fold
 from stepwell.engine import settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
+from stepwell.engine.growth import Extent, warn
 from stepwell.engine.journal import Journal
 from stepwell.engine.perform import FRESH, Performer
 from stepwell.engine.ports import Ports, RunRows, TransientError
@@ -51,6 +52,7 @@ class TurnEnd(StrEnum):
     WAITING = "waiting"
     HANDED_OVER = "handed over"
     BLOCKED = "blocked"
+    STUCK = "stuck"
     NOTHING = "nothing to do"
 
 
@@ -63,7 +65,10 @@ class _Delivered:
 
 
 class Engine:
-    """Takes turns. One per process; it holds no data of any run."""
+    """Takes turns. One per process; it holds no data of any run.
+
+    `on_near_limit` is called with the name of a limit in the turn in which a run comes near to it.
+    """
 
     def __init__(
         self,
@@ -71,11 +76,13 @@ class Engine:
         settings: Settings,
         registry: Registry,
         fraction: Callable[[], float],
+        on_near_limit: Callable[[str], object] | None = None,
     ) -> None:
         self.ports = ports
         self.settings = settings
         self._registry = registry
         self._fraction = fraction
+        self._on_near_limit = on_near_limit
         self._pool = ThreadPool()
         self._notifiers = ThreadPool()
 
@@ -83,6 +90,11 @@ class Engine:
         """Let the threads go. No turn may be taken after this."""
         self._pool.close()
         self._notifiers.close()
+
+    @property
+    def working(self) -> bool:
+        """Whether a plain function of an author's is at work in a thread."""
+        return self._pool.working or self._notifiers.working
 
     async def take_turn(
         self,
@@ -113,12 +125,18 @@ class Engine:
             await settle.close_late(turn)
             await settle.write_header(turn)
             return TurnEnd.NOTHING
-        before = state.next_alarm()
+        extent = Extent.of(state)
+        end = await self._go_on(turn, message, log)
+        warn(turn.run_id, extent, Extent.of(state), self.settings.limits, self._on_near_limit)
+        return end
+
+    async def _go_on(self, turn: TurnContext, message: Message, log: list[e.Event]) -> TurnEnd:
+        before = turn.state.next_alarm()
         await self._settle_decisions(turn, message)
         decided = self._record_decided(turn, message)
-        workflow = self._registry.workflow(header.workflow)
+        workflow = self._registry.workflow(turn.header.workflow)
         if workflow is None:
-            reason = f"workflow {header.workflow!r} is not registered here"
+            reason = f"workflow {turn.header.workflow!r} is not registered here"
             _LOG.warning("run %s is blocked: %s", turn.run_id, reason)
             await settle.block(turn, reason, before)
             return TurnEnd.BLOCKED
@@ -165,7 +183,9 @@ class Engine:
             return
         reason = (
             f"a message of this run was delivered {receive_count} times and no turn for it ended; "
-            "see the log of the worker, mend the cause and wake the run"
+            "see the log of the worker, mend the cause and wake the run. If the log shows no error, "
+            "look for workflow code that goes on for ever without an await, a step that blocks, or "
+            "a process that was ended for its memory or time"
         )
         now = self.ports.clock.now()
         # What a mark carries is a message that is to be found nowhere else.
@@ -183,6 +203,7 @@ class Engine:
     ) -> TurnContext:
         ports = self.ports
         turn_id = ports.ids.new_id()
+        time = reference_time(delivered.message, ports.clock.now())
         left, now = delivered.time_left, asyncio.get_running_loop().time()
         return TurnContext(
             header=header,
@@ -192,15 +213,18 @@ class Engine:
             notifiers=self._notifiers,
             puts=Puts(),
             state=state,
-            journal=Journal(ports.store, ports.clock, header.run_id, turn_id, state),
+            journal=Journal(
+                ports.store, ports.clock, header.run_id, turn_id, state, not_before=time
+            ),
             values=Values(ports.blobs, self.settings.sizes),
             rows={row.hook_id: row for row in rows.hooks},
             steps={row.step: row for row in rows.steps},
-            time=reference_time(delivered.message, ports.clock.now()),
+            time=time,
             message_id=delivered.message_id,
-            redelivered=delivered.receive_count > 1,
+            overtakes=delivered.receive_count > 1 or _is_stuck(header),
             settled=_is_settled(delivered, header, state),
             ends_at=None if left is None else now + self.settings.usable(left) / 1000,
+            idle=delivered.message.idle if isinstance(delivered.message, Continue) else 0,
         )
 
     async def _settle_decisions(self, turn: TurnContext, message: Message) -> None:
@@ -310,12 +334,12 @@ class Engine:
             await settle.block(turn, str(outcome.error), before)
             return TurnEnd.BLOCKED
         if outcome is None:
-            dropped = await settle.note_waits(turn, replay)
+            await settle.note_waits(turn, replay)
             if held:
-                await settle.hand_over(turn, before, dropped)
-                return TurnEnd.HANDED_OVER
+                goes_on = await settle.hand_over(turn, before)
+                return TurnEnd.HANDED_OVER if goes_on else TurnEnd.STUCK
             if turn.state.waits():
-                await settle.suspend(turn, before, dropped)
+                await settle.suspend(turn, before)
                 return TurnEnd.WAITING
             outcome = settle.waits_for_nothing()
         await settle.finish(turn, workflow, outcome, before)
@@ -334,6 +358,11 @@ def _is_settled(delivered: _Delivered, header: RunHeader, state: RunState) -> bo
         and header.last_event == state.last
         and header.attention is None
     )
+
+
+def _is_stuck(header: RunHeader) -> bool:
+    """Whether a message of the run died, and perhaps not he who worked on it."""
+    return header.attention is not None and header.attention.kind == "STUCK"
 
 
 def header_of(message: StartRun) -> RunHeader:

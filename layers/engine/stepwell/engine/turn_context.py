@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from stepwell.core.records import HookRow, Millis, RunHeader, StepRow
@@ -18,12 +19,16 @@ from stepwell.engine.values import Values
 class TurnContext:
     """One turn. `header` is as it was loaded; `time` is what deadlines are judged by.
 
-    `message_id` is the queue's id of its message, `redelivered` says that it came before. `settled`
+    `message_id` is the queue's id of its message. `overtakes` says that somebody may still be at
+    work on it who began before. `settled`
     says that the last turn left the run with its timer set and its header written. `pool` runs
     `def` steps, `notifiers` what such a step waits for: the two must not share threads. `rows`
     holds the run's hook rows by hook id, those put in this turn added to those loaded; `steps` the
     rows of dispatched steps by step id, as loaded. `ends_at`, in seconds of the loop's clock, is
-    when an attempt is cut off because its process will end; None where it does not.
+    when an attempt is cut off because its process will end; None where it does not. `idle` counts
+    the turns in a row before this one that handed over and had recorded nothing. `confirm` is
+    called with each row of a hook that was put, before anybody is told of it; it raises when nobody
+    waits for that hook any more. None in a turn: there the log's own fence tells.
     """
 
     header: RunHeader
@@ -39,9 +44,11 @@ class TurnContext:
     steps: dict[str, StepRow]
     time: Millis
     message_id: str
-    redelivered: bool
+    overtakes: bool
     settled: bool
     ends_at: float | None = None
+    idle: int = 0
+    confirm: Callable[[HookRow], Awaitable[None]] | None = None
 
     @property
     def run_id(self) -> str:
