@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from examples.outside import Outside, connect
-from tests.deployed.driving import forget
+from stepwell.testing.plugin import unchecked
+from tests.deployed.driving import check, forget
 from tests.deployed.pump import Deployment, deployed
 
 
@@ -29,8 +30,15 @@ def world(_deployed: tuple[Deployment, Outside]) -> Outside:
 
 
 @pytest.fixture
-def aws(_deployed: tuple[Deployment, Outside]) -> Deployment:
-    """What was built, deployed and at rest, with its workflows published and no run."""
+def aws(
+    request: pytest.FixtureRequest, _deployed: tuple[Deployment, Outside]
+) -> Iterator[Deployment]:
+    """What was built, deployed and at rest, with its workflows published and no run.
+
+    What is left of runs in it when the test ends has to obey the laws.
+    """
     deployment = _deployed[0]
     forget(deployment)
-    return deployment
+    yield deployment
+    if unchecked(request) is None:
+        check(deployment)

@@ -6,17 +6,19 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Coroutine, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from examples.outside import Outside
 from stepwell.authoring.decorators import Workflow
+from stepwell.authoring.registry import registry
 from stepwell.client import PendingHook, Recorded
 from stepwell.core.records import RunHeader, RunStatus
 from tests.deployed.pump import Deployment
 from tests.deployed.reply import Reply
 from tests.examples.given import EXAMPLES
+from tests.laws import Sent, check_aws
 from tests.simulation.final import SEED, TIMES, as_read, normalise
 
 T = TypeVar("T")
@@ -96,6 +98,27 @@ def forget(aws: Deployment) -> None:
     database = sqlite3.connect(aws.functions["worker"].variables["EXAMPLES_OUTSIDE"])
     with closing(database), database:
         database.executescript("DELETE FROM requests; DELETE FROM effects")
+
+
+def check(aws: Deployment) -> None:
+    """All laws, on all runs; those of workflows that are no examples are not replayed."""
+    bodies = {name: [m.body for m in queue.messages] for name, queue in aws.queues.by_name.items()}
+    inbox = bodies.pop("InboxQueue")
+    timers = [body for body in inbox if _type(body) == "timer_due"]
+    others = [body for each in bodies.values() for body in each]
+    attempts = [body for body in others if _type(body) == "step_attempt"]
+    sent = Sent(
+        runs=[body for body in [*inbox, *others] if body not in (*timers, *attempts)],
+        attempts=attempts,
+        timers=[*timers, *(schedule["Target"]["Input"] for schedule in aws.schedules())],
+    )
+    now(check_aws(aws.aws, sent, registry.workflow))
+
+
+def _type(body: str) -> Any:
+    with suppress(ValueError):
+        message = json.loads(body)
+        return message.get("type") if isinstance(message, dict) else None
 
 
 def header(aws: Deployment, run_id: str) -> RunHeader:

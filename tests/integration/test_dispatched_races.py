@@ -442,6 +442,7 @@ def test_a_wake_sends_again_what_its_maker_can_no_longer_be_at(env: Environment)
     assert env.result(run) == 2
 
 
+@pytest.mark.breaks_laws("the message of an attempt is taken away, and nothing may replace it")
 def test_other_messages_send_nothing_again(env: Environment) -> None:
     @step(dispatch="worker")
     async def away() -> None: ...
@@ -725,6 +726,7 @@ def test_an_attempt_under_way_is_made_after_its_step_has_become_inline(process: 
         assert env.result(reopened(env, run.id)) == "inline 1"
 
 
+@pytest.mark.breaks_laws("its code changes: a dispatched step goes on without being dispatched")
 def test_a_dispatched_step_that_became_inline_is_retried_inline(process: Process) -> None:
     with process() as env, registry.isolated():
         run = env.start(version("worker"))

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from stepwell.testing.plugin import unchecked
 from tests.integration.aws.deployment import Deployed, open_deployment
 
 
 @pytest.fixture
-def deployed() -> Iterator[Deployed]:
-    """An empty deployment."""
-    with open_deployment() as opened:
+def deployed(request: pytest.FixtureRequest) -> Iterator[Deployed]:
+    """An empty deployment, whose runs are checked when the test ends."""
+    with open_deployment(unchecked=unchecked(request)) as opened:
         yield opened

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +28,14 @@ from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.table import Table
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.adapters.local.clock import SkippingClock
+from stepwell.authoring.registry import registry
 from stepwell.client import Client
 from stepwell.core.messages import Message, StepAttempt, dump_message
 from stepwell.core.records import RunHeader
 from tests.contract.given import START, run
 from tests.contract.messaging import ACCOUNT, REGION
 from tests.contract.storage import Storage, create_table, faulty_moto
+from tests.laws import Sent, check_aws
 
 Handle = Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
 MAX_RECEIVES = 3
@@ -150,6 +152,24 @@ class Deployed:
                 )
         return failed
 
+    def check(self) -> None:
+        """All laws, on all runs."""
+        scheduler: Any = self.aws.clients.scheduler
+        named = scheduler.list_schedules(GroupName="stepwell")["Schedules"]
+        schedules = [scheduler.get_schedule(GroupName="stepwell", Name=s["Name"]) for s in named]
+        inbox = [message.body for message in self.held("inbox")]
+        timers = [body for body in inbox if _type(body) == "timer_due"]
+        dead = ("run-dead.fifo", "inbox-dead", "schedule-dead")
+        sent = Sent(
+            runs=[
+                *(body for body in inbox if body not in timers),
+                *(each.body for name in ("run.fifo", *dead) for each in self.held(name)),
+            ],
+            attempts=[each.body for name in ("step", "step-dead") for each in self.held(name)],
+            timers=[*timers, *(schedule["Target"]["Input"] for schedule in schedules)],
+        )
+        run(check_aws(self.aws, sent, registry.workflow))
+
     def pump(self) -> None:
         """Deliver until there is nothing to receive from the run queue and the step queue."""
         for _ in range(100):
@@ -176,6 +196,12 @@ class Deployed:
             blobs=self.aws.blobs,
         )
         return storage.fault(client, operation, *kinds)
+
+
+def _type(body: str) -> Any:
+    with suppress(ValueError):
+        message = json.loads(body)
+        return message.get("type") if isinstance(message, dict) else None
 
 
 def _record(queue: str, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,8 +260,11 @@ def variables(sqs: Any) -> dict[str, str]:
 
 
 @contextmanager
-def open_deployment(leave: Any = None) -> Iterator[Deployed]:
-    """A table, a bucket, queues, a secret and a schedule group, and all functions on them."""
+def open_deployment(leave: Any = None, unchecked: str | None = None) -> Iterator[Deployed]:
+    """A table, a bucket, queues, a secret and a schedule group, and all functions on them.
+
+    What is left of runs in it has to obey the laws, or `unchecked` says why it does not.
+    """
     with faulty_moto(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_DEFAULT_REGION", REGION)
         session = open_session(region=REGION)
@@ -265,7 +294,11 @@ def open_deployment(leave: Any = None) -> Iterator[Deployed]:
             ),
             sweeper=Sweeper(aws),
         )
-        yield deployed
-        for part in (deployed.worker, deployed.step, deployed.inbox, deployed.sweeper, aws):
-            part.close()
-        metrics.clear_metrics()
+        try:
+            yield deployed
+            if unchecked is None:
+                deployed.check()
+        finally:
+            for part in (deployed.worker, deployed.step, deployed.inbox, deployed.sweeper, aws):
+                part.close()
+            metrics.clear_metrics()

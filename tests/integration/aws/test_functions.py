@@ -185,6 +185,7 @@ def test_a_bad_body_is_not_logged(
     assert "union_tag_invalid" in out
 
 
+@pytest.mark.breaks_laws("a row is spoilt")
 def test_a_row_that_is_spoilt_is_not_logged(
     deployed: Deployed, load: Load, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -237,6 +237,7 @@ def spoil(deployed: Deployed, run_id: str, sort_key: str = "A") -> None:
     )
 
 
+@pytest.mark.breaks_laws("a row is spoilt")
 def test_a_row_that_cannot_be_read_leaves_the_list_to_the_others(
     deployed: Deployed, two: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stepwell.testing.plugin import unchecked
 from tests.integration.cli.shell import Shell
 
 
@@ -18,10 +19,10 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, bytecode: Path) -> Iterator[Shell]:
+def shell(request: pytest.FixtureRequest, tmp_path: Path, bytecode: Path) -> Iterator[Shell]:
     made = Shell(tmp_path, bytecode)
     yield made
-    made.close()
+    made.close(unchecked=unchecked(request))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepwell.adapters.local.wiring import open_ports
+from stepwell.authoring.registry import Registry
+from tests.laws import check_local
+
 # The folder of the process must be found by our own doing (-P leaves it out).
 COMMAND = (sys.executable, "-P", "-m", "stepwell.cli.main")
 #: Far beyond what anything here takes: it only ends tests that hang.
@@ -169,9 +173,12 @@ class Shell:
         """Let the step `hold` of this name go on."""
         (self.folder / f"{name}.release").touch()
 
-    def close(self) -> None:
-        """Kill what is left."""
+    def close(self, *, unchecked: str | None = None) -> None:
+        """Kill what is left. What it left in its files has to obey the laws, or it says why not."""
         for running in self._running:
             if running.process.returncode is None:
                 running.process.kill()
                 running.end()
+        for path in [] if unchecked else self.folder.rglob("*.db"):
+            with open_ports(path) as local:
+                check_local(local, Registry())

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.authoring.registry import registry
 from stepwell.cli.main import run_command
-from stepwell.core.messages import Message, load_message
+from stepwell.core.messages import Message, dump_message, load_message
 from stepwell.engine.turn import Engine
 from tests.contract.storage import BUCKET, REGION, open_storage
 from tests.integration.cli.shell import Done
+from tests.laws import Sent, check_aws
 
 STACK = "shop"
 #: What a command is given to find it, and what one that we suggest should hold.
@@ -43,6 +44,8 @@ class Deployed:
     queue_url: str
     folder: Path
     capsys: pytest.CaptureFixture[str]
+    #: What was taken out of the run queue to be looked at.
+    taken: list[Message] = field(default_factory=list)
 
     def __call__(self, *arguments: str) -> Done:
         """Run a command on the stack."""
@@ -67,7 +70,14 @@ class Deployed:
 
     def sent(self) -> list[Message]:
         """What waits in the run queue; it is taken out."""
-        return [load_message(body) for body, *_ in self._received()]
+        found = [load_message(body) for body, *_ in self._received()]
+        self.taken.extend(found)
+        return found
+
+    def check(self) -> None:
+        """All laws, on all runs; what was taken out of the queue counts as on its way."""
+        bodies = [dump_message(message) for message in [*self.sent(), *self.taken]]
+        asyncio.run(check_aws(self.aws, Sent(runs=bodies), registry.workflow))
 
     def work(self) -> None:
         """Take the turns that can be taken now."""
@@ -129,8 +139,12 @@ def deployed(
         _make_stack(session, storage.table.name)
         environment = ClientEnvironment.from_stack(STACK, session)
         aws = open_aws(environment, session)
-        yield Deployed(aws, environment.run_queue_url, folder, capsys)
-        aws.close()
+        made = Deployed(aws, environment.run_queue_url, folder, capsys)
+        try:
+            yield made
+            made.check()
+        finally:
+            aws.close()
     logging.getLogger("stepwell.local").setLevel(level)
     with suppress(KeyError):
         del sys.modules["app"]

@@ -196,6 +196,7 @@ def test_looking_makes_no_file(shell: Shell) -> None:
     assert not (shell.folder / "absent.db").exists()
 
 
+@pytest.mark.breaks_laws("its file is none of ours")
 def test_a_file_of_something_else_is_left_alone(shell: Shell) -> None:
     (shell.folder / "notes.db").write_text("these are notes, and no database\n" * 100)
     done = shell("runs", "list", "--db", "notes.db", "--json")

@@ -10,6 +10,9 @@
 
 Nothing happens by itself: messages are worked off by `run_until_idle`, time moves by `advance`.
 Everything else is the real engine over the real local adapters. One seed gives one history.
+
+Leaving the context checks that every run obeys the laws of `stepwell.testing.laws`: that its replay
+takes the way it took, that nothing it waits for is lost, that what callers were told is true.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from stepwell.adapters.local.clock import SeededIds, SkippingClock
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import Registry, registry
-from stepwell.client import Client, OutputChunk, PendingHook, Recorded, Resumed, RunHandle
+from stepwell.client import OutputChunk, PendingHook, Recorded, Resumed, RunHandle
+from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.durations import to_millis
 from stepwell.core.messages import Message, StepAttempt, load_attempt, load_message
 from stepwell.core.payload import Sizes
@@ -36,15 +40,20 @@ from stepwell.core.tokens import Keyring
 from stepwell.engine.attempt import AttemptEnd, StepBusy
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, TransientError
-from stepwell.engine.settings import Settings
+from stepwell.engine.settings import Limits, Settings
 from stepwell.engine.turn import Engine, TurnEnd
 from stepwell.errors import DurationLike
 from stepwell.testing.crashes import Crash, Crasher
+from stepwell.testing.facts import RunFacts
+from stepwell.testing.laws import check_deployment
+from stepwell.testing.local_facts import all_local_facts, attempts_under_way, local_facts
+from stepwell.testing.promises import Promises, PromisingClient
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _START = datetime(2030, 1, 1, tzinfo=UTC)
+_MAX_RECEIVES = 10
 _KEYRING = Keyring({"k1": b"only for tests, not a secret" * 2})
 
 
@@ -53,7 +62,10 @@ class Environment:
 
     `path` keeps it in a file instead of memory; `seed` fixes ids and jitter, `chance` in [0, 1) is
     what every jitter draws instead. `turns` lists how each turn so far left its run, `crashes` how
-    many of them were crashed on purpose.
+    many of them were crashed on purpose. `promises` holds what callers were told through `client`.
+
+    Leaving it as a context manager calls `check`, unless an exception passes through, or
+    `unchecked` gives a reason why the laws do not hold, as in a test that tampers with rows.
     """
 
     def __init__(
@@ -65,7 +77,9 @@ class Environment:
         chance: float | None = None,
         registry: Registry = registry,
         sizes: Sizes | None = None,
+        limits: Limits | None = None,
         turn_time: Millis = 90_000,
+        unchecked: str | None = None,
     ) -> None:
         self.clock = SkippingClock(int(start.timestamp() * 1000))
         self.turns: list[TurnEnd] = []
@@ -78,12 +92,18 @@ class Environment:
         self._crasher = Crasher()
         self._ports = self._crasher.wrap(self._local.ports)
         self._settings = Settings(
-            keyring=_KEYRING, sizes=sizes or Sizes(), turn_time=turn_time, step_grace=200
+            keyring=_KEYRING,
+            sizes=sizes or Sizes(),
+            limits=limits or Limits(),
+            turn_time=turn_time,
+            step_grace=200,
         )
         self._engine = self._new_engine()
         self._runner = asyncio.Runner()
+        self._unchecked = unchecked
+        self.promises = Promises()
         #: The client that this environment uses, for what it does not offer itself.
-        self.client = Client(self._local.ports, self._settings)
+        self.client = PromisingClient(self._local.ports, self._settings, self.promises)
 
     def _new_engine(self) -> Engine:
         return Engine(self._ports, self._settings, self._registry, self._chance)
@@ -97,8 +117,30 @@ class Environment:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None and self._unchecked is None:
+                self.check()
+        finally:
+            self.close()
+
+    def check(self) -> None:
+        """Check all laws on all runs, and what callers were told. `AssertionError` says which is
+        broken.
+
+        The laws of rest are left out for runs that have messages to be worked on, and replays for
+        those of workflows that are not registered.
+        """
+        lists, facts = self.wait_for(all_local_facts(self._local))
+        check_deployment(lists, facts, self.workflow, self.promises)
+
+    def facts(self, run_id: str) -> RunFacts:
+        """All that can be seen of a run, as the laws are held against it."""
+        return self.wait_for(local_facts(self._local, run_id))
+
+    def workflow(self, name: str) -> WorkflowDefinition | None:
+        """The workflow that is registered by a name."""
+        return self._registry.workflow(name)
 
     @overload
     def start(
@@ -231,6 +273,7 @@ class Environment:
                 message,
                 message_id=delivery.message_id,
                 receive_count=delivery.receive_count,
+                last=delivery.receive_count >= _MAX_RECEIVES,
             )
 
     def advance(self, duration: DurationLike) -> None:
@@ -252,11 +295,7 @@ class Environment:
 
     def attempts(self, run: RunHandle[Any]) -> frozenset[int]:
         """Dispatched attempts that are sent or being made, by the number of their event."""
-        rows = self.wait_for(self._local.store.load(run.id)).steps
-        now = self.clock.now()
-        claimed = {row.order for row in rows if row.claim is not None and row.until > now}
-        sent = self.wait_for(self._local.step_queue.attempts_of(run.id))
-        return frozenset(claimed | {attempt.order for attempt in sent})
+        return self.wait_for(attempts_under_way(self._local, run.id))
 
     def _next(self) -> Millis | None:
         async def soonest() -> Millis | None:

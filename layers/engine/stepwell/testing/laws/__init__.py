@@ -1,0 +1,82 @@
+"""Laws that every run obeys, whatever dies, repeats or freezes on the way.
+
+`check_deployment` holds all of them against all runs of a deployment, `check_facts` against one
+run, `check_run` against one run of an environment, `check_history` against the events of one alone.
+A broken law raises `AssertionError`, which says of which run, at which event and of what.
+"""
+
+from stepwell.testing.laws.checking import (
+    Inspectable,
+    check_deployment,
+    check_facts,
+    check_history,
+    check_run,
+)
+from stepwell.testing.laws.lists import check_lists
+from stepwell.testing.laws.log import (
+    check_cancels,
+    check_commits,
+    check_folds,
+    check_numbers,
+    check_order,
+    check_outcomes,
+    check_times,
+)
+from stepwell.testing.laws.replays import check_replay
+from stepwell.testing.laws.rest import (
+    check_attempts,
+    check_header,
+    check_listed_hooks,
+    check_open_hooks,
+    check_recorded,
+    check_reports,
+    check_rest,
+    check_timer,
+    check_waits,
+)
+from stepwell.testing.laws.rows import (
+    check_beginning,
+    check_hook_rows,
+    check_output,
+    check_rows,
+    check_step_rows,
+    read_output,
+)
+from stepwell.testing.laws.steps import check_dispatches, check_steps
+from stepwell.testing.laws.waits import check_hooks, check_timers
+
+__all__ = [
+    "Inspectable",
+    "check_attempts",
+    "check_beginning",
+    "check_cancels",
+    "check_commits",
+    "check_deployment",
+    "check_dispatches",
+    "check_facts",
+    "check_folds",
+    "check_header",
+    "check_history",
+    "check_hook_rows",
+    "check_hooks",
+    "check_listed_hooks",
+    "check_lists",
+    "check_numbers",
+    "check_open_hooks",
+    "check_order",
+    "check_outcomes",
+    "check_output",
+    "check_recorded",
+    "check_replay",
+    "check_reports",
+    "check_rest",
+    "check_rows",
+    "check_run",
+    "check_step_rows",
+    "check_steps",
+    "check_timer",
+    "check_timers",
+    "check_times",
+    "check_waits",
+    "read_output",
+]

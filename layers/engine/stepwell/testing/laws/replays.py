@@ -1,0 +1,136 @@
+"""Laws of replaying a log: the code takes the same way, wherever it is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepwell.core import events as e
+from stepwell.core.definitions import WorkflowDefinition
+from stepwell.core.failure import describe
+from stepwell.core.records import Payload
+from stepwell.core.state import fold
+from stepwell.engine.replay import Blocked, Cancelled, Outcome, Raised, Replay, Returned
+from stepwell.errors import DefinitionError, PayloadError
+from stepwell.testing.laws.log import ENDS, cuts
+
+_OPEN_STEPS = ("started", "suspended", "retrying")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One replay: what it asked for, in order; what of that has no outcome; how it ended."""
+
+    asked: list[str]
+    pending: frozenset[str]
+    ended: bool
+    told: tuple[Payload, ...]
+
+
+def check_replay(
+    events: Sequence[e.Event],
+    workflow: WorkflowDefinition,
+    run_id: str = "a-run",
+    *,
+    at_rest: bool = True,
+) -> list[str]:
+    """Replaying all, and every prefix, asks for the same commands. Returns their ids, in order.
+
+    The whole asks for nothing new: it ends as the log says, or waits for just what the log waits
+    for. Every prefix must ask for what the next event is about, without having ended before the
+    whole does, and what it asks for must be the beginning of what the whole history asks for. Of a
+    run that is not `at_rest`, what it does next may not be in the log yet.
+    """
+    recorded_end = isinstance(events[-1], ENDS)
+    body = events[:-1] if recorded_end else events
+    whole = _replayed(body, workflow, run_id)
+    again = _replayed(body, workflow, run_id)
+    assert again == whole, f"two replays differ: {whole}, {again}"
+    if recorded_end:
+        _check_end(whole, events[-1])
+    elif at_rest:
+        _check_waits(whole, body)
+    for cut in cuts(len(body)):
+        if 0 < cut < len(body):
+            _check_cut(_replayed(body[:cut], workflow, run_id), whole, body, cut)
+    return whole.asked
+
+
+def _replayed(events: Sequence[e.Event], workflow: WorkflowDefinition, run_id: str) -> _Pass:
+    try:
+        replay = Replay(run_id, workflow, fold(events), {})
+    except (PayloadError, DefinitionError) as error:  # its input: such a run fails when it begins
+        return _Pass([], frozenset(), True, _told(Raised(error), workflow))
+    try:
+        replay.run(events)
+        return _Pass(
+            replay.asked,
+            frozenset(replay.pending),
+            replay.outcome is not None,
+            _told(replay.outcome, workflow),
+        )
+    finally:
+        replay.unwind()
+
+
+def _check_waits(whole: _Pass, body: Sequence[e.Event]) -> None:
+    """A run at rest waits for what it has asked for, and for nothing else."""
+    assert not whole.ended, f"the run waits, its replay ended: {whole.told}"
+    state = fold(body)
+    waits = {step.id for step in state.steps.values() if step.status in _OPEN_STEPS}
+    waits |= {hook.id for hook in state.hooks.values() if hook.open and hook.step is None}
+    waits |= {timer.id for timer in state.timers.values() if timer.status == "started"}
+    new, left = sorted(whole.pending - waits), sorted(waits - whole.pending)
+    assert not new, f"the replay of all {len(body)} events asks for something new: {new}"
+    assert not left, f"the log waits for what the replay does not wait for: {left}"
+
+
+def _check_cut(part: _Pass, whole: _Pass, body: Sequence[e.Event], cut: int) -> None:
+    before = part.asked
+    # When the code has ended, what is left open is closed before that is recorded; and what is
+    # decided together is recorded together, also if the first of it ended the code.
+    same_end = whole.ended and before == whole.asked and part.told == whole.told
+    ended = f"the replay of the first {cut} events ended: {part.told}"
+    assert not part.ended or same_end, ended
+    same = before == whole.asked[: len(before)]
+    assert same, f"after {cut} events: {before}, of all {whole.asked}"
+    about = _subject(body[cut])
+    asked = about is None or about in before
+    assert asked, f"event {cut + 1}: {body[cut].type} of {about!r}, and nobody had asked for it"
+
+
+def _subject(event: e.Event) -> str | None:
+    """The step, hook or timer of the workflow that an event is about."""
+    step: str | None = getattr(event, "step", None)
+    if step is not None:
+        return step
+    found: str | None = getattr(event, "hook", None) or getattr(event, "timer", None)
+    return found
+
+
+def _check_end(whole: _Pass, end: e.Event) -> None:
+    told = whole.told
+    if isinstance(end, e.RunCompleted):
+        assert told == ("returned", end.result), f"{told}, recorded: {end.result}"
+    elif isinstance(end, e.RunCancelled):
+        assert told == ("cancelled",), f"{told}, recorded: cancelled"
+    else:
+        assert isinstance(end, e.RunFailed)
+        # A result that cannot be carried, or a wait for nothing, fails a run after its code.
+        failed = (end.error.type, end.error.message)
+        assert told[0] != "raised" or told[1:] == failed, f"{told}, recorded: {failed}"
+
+
+def _told(outcome: Outcome | None, workflow: WorkflowDefinition) -> tuple[Payload, ...]:
+    if isinstance(outcome, Returned):
+        try:
+            return ("returned", workflow.result.round_trip(outcome.value)[0])
+        except Exception as error:
+            return ("unfit", str(error))
+    if isinstance(outcome, Raised):
+        failure = describe(outcome.error)
+        return ("raised", failure.type, failure.message)
+    if isinstance(outcome, Cancelled):
+        return ("cancelled",)
+    assert not isinstance(outcome, Blocked), f"blocked: {outcome.error}"
+    return ("waiting",)

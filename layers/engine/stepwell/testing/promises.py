@@ -1,0 +1,205 @@
+"""Promises: what callers were told, to be held against what became of it.
+
+A caller who was told that a run is started, that his answer counts or that a run will be cancelled
+may rely on it, whatever dies afterwards; one who was refused must have been told the truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.authoring.checkpoints import checkpoint_type
+from stepwell.client import Client, Resumed
+from stepwell.core import events as e
+from stepwell.core.answers import decision_id
+from stepwell.core.payload import codec
+from stepwell.core.records import HookRow, HookStatus
+from stepwell.engine.catalogue import NamedStart
+from stepwell.engine.ports import Ports
+from stepwell.engine.settings import Settings
+from stepwell.errors import HookAlreadyDecided, HookExpired, IdempotencyConflict
+from stepwell.testing.facts import RunFacts
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    digest: str
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    hook_id: str
+    decision_id: str
+    status: int
+
+
+class Promises:
+    """What the callers of a deployment were told. It grows with every call, so it changes."""
+
+    def __init__(self) -> None:
+        self._starts: dict[str, list[_Start]] = {}
+        self._answers: dict[str, list[_Answer]] = {}
+        self._cancels: dict[str, int] = {}
+
+    @property
+    def run_ids(self) -> frozenset[str]:
+        """The runs that anything was said of."""
+        return frozenset({*self._starts, *self._answers, *self._cancels})
+
+    def started(self, run_id: str, digest: str) -> None:
+        """A start was accepted, of a new run or of one that was there; `digest` of its input."""
+        self._starts.setdefault(run_id, []).append(_Start(digest, accepted=True))
+
+    def conflicted(self, run_id: str, digest: str) -> None:
+        """A start was refused: its key had been used with another input."""
+        self._starts.setdefault(run_id, []).append(_Start(digest, accepted=False))
+
+    def answered(self, run_id: str, hook_id: str, decision_id: str) -> None:
+        """An answer was accepted, for the first time or again."""
+        self._answer(run_id, _Answer(hook_id, decision_id, 200))
+
+    def answered_otherwise(self, run_id: str, hook_id: str, decision_id: str) -> None:
+        """An answer, which would have been this decision, was refused: there was another one."""
+        self._answer(run_id, _Answer(hook_id, decision_id, 409))
+
+    def too_late(self, run_id: str, hook_id: str) -> None:
+        """An answer was refused: the hook was closed or expired."""
+        self._answer(run_id, _Answer(hook_id, "", 410))
+
+    def cancelled(self, run_id: str) -> None:
+        """A cancel was accepted."""
+        self._cancels[run_id] = self._cancels.get(run_id, 0) + 1
+
+    def _answer(self, run_id: str, answer: _Answer) -> None:
+        self._answers.setdefault(run_id, []).append(answer)
+
+    def check(self, facts: RunFacts) -> None:
+        """That all that was said of a run is true, as far as it can be seen by now."""
+        run_id, header = facts.run_id, facts.rows.header
+        if run_id in self.run_ids:
+            assert header is not None, "promised to a caller, and there is no such run"
+        for start in self._starts.get(run_id, ()):
+            same = header is not None and header.input_digest == start.digest
+            assert same == start.accepted, f"a start with input {start.digest}: told {start}"
+        for answer in self._answers.get(run_id, ()):
+            _check_answer(answer, facts)
+        if run_id in self._cancels:
+            _check_cancel(facts)
+
+
+def _check_answer(answer: _Answer, facts: RunFacts) -> None:
+    where = f"hook {answer.hook_id!r}, told {answer.status}"
+    row = next((row for row in facts.rows.hooks if row.hook_id == answer.hook_id), None)
+    assert row is not None, f"{where}: it has no row"
+    received = row.status is HookStatus.RECEIVED
+    stands = (row.status, row.decision_id)
+    if answer.status == 410:
+        ended = not received and row.status is not HookStatus.PENDING
+        assert ended, f"{where}: it is {row.status}"
+    else:
+        same = row.decision_id == answer.decision_id
+        true = received and same == (answer.status == 200)
+        assert true, f"{where}: {stands}, the answer: {answer.decision_id!r}"
+    if answer.status == 200:
+        _check_taken(answer, facts, where)
+
+
+def _check_taken(answer: _Answer, facts: RunFacts, where: str) -> None:
+    """An accepted answer is recorded once and no other one is; at the latest when all rests."""
+    about = [event for event in facts.events if getattr(event, "hook", None) == answer.hook_id]
+    found = [
+        (number, event)
+        for number, event in enumerate(facts.events, 1)
+        if isinstance(event, (e.HookReceived, e.HookExpired, e.HookClosed, e.HookFailed))
+        and event.hook == answer.hook_id
+    ]
+    for number, event in found:
+        taken = isinstance(event, e.HookReceived) and event.decision_id == answer.decision_id
+        assert taken, f"event {number}: {where}: the run was told {event}"
+    due = _settled(facts) and (about or not _ended(facts))
+    assert not due or len(found) == 1, f"{where}: the run was told {len(found)} times"
+
+
+def _check_cancel(facts: RunFacts) -> None:
+    told = [event for event in facts.events if isinstance(event, e.CancelRequested)]
+    waits = _settled(facts) and not _ended(facts)
+    assert told or not waits, "cancelled, told 202: the run waits and does not know"
+
+
+def _settled(facts: RunFacts) -> bool:
+    """Whether all messages of the run were worked on, none of them in vain."""
+    header = facts.rows.header
+    note = None if header is None else header.attention
+    return facts.at_rest and (note is None or note.kind != "STUCK")
+
+
+def _ended(facts: RunFacts) -> bool:
+    header = facts.rows.header
+    return header is not None and header.status.terminal
+
+
+class PromisingClient(Client):
+    """A client that notes what it tells its callers."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        settings: Settings,
+        promises: Promises,
+        *,
+        idempotency_key: str | None = None,
+        tags: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(ports, settings, idempotency_key=idempotency_key, tags=tags)
+        self._promises = promises
+
+    def with_options(
+        self, *, idempotency_key: str | None = None, tags: tuple[str, ...] = ()
+    ) -> Client:
+        """As `Client.with_options`; the same promises."""
+        super().with_options(idempotency_key=idempotency_key, tags=tags)  # for what it refuses
+        return PromisingClient(
+            self._ports,
+            self._settings,
+            self._promises,
+            idempotency_key=idempotency_key,
+            tags=tags,
+        )
+
+    async def _start(self, workflow: str, start: NamedStart) -> tuple[str, bool]:
+        # Both kinds of start come together here, with the digest that the run must have.
+        try:
+            run_id, repeated = await super()._start(workflow, start)
+        except IdempotencyConflict as error:
+            self._promises.conflicted(error.run_id, start.digest)
+            raise
+        self._promises.started(run_id, start.digest)
+        return run_id, repeated
+
+    async def resume_hook(
+        self, token: str, payload: Any = None, *, actor: str | None = None
+    ) -> Resumed:
+        """As `Client.resume_hook`."""
+        try:
+            resumed = await super().resume_hook(token, payload, actor=actor)
+        except (HookAlreadyDecided, HookExpired) as error:
+            await self._refused(await self.get_hook(token), payload, error)
+            raise
+        self._promises.answered(resumed.run_id, resumed.hook_id, resumed.decision_id)
+        return resumed
+
+    async def _refused(self, row: HookRow, payload: Any, error: Exception) -> None:
+        if isinstance(error, HookExpired):
+            self._promises.too_late(row.run_id, row.hook_id)
+            return
+        text = codec(checkpoint_type(payload, None), "an answer").encode(payload)
+        self._promises.answered_otherwise(row.run_id, row.hook_id, decision_id(row, text))
+
+    async def cancel(
+        self, run_id: str, reason: str | None = None, *, actor: str | None = None
+    ) -> None:
+        """As `Client.cancel`."""
+        await super().cancel(run_id, reason, actor=actor)
+        self._promises.cancelled(run_id)
