@@ -1,0 +1,168 @@
+"""SQS, simulated: a FIFO queue with groups, and a standard one. Nothing here happens by itself.
+
+A message that was received stays invisible until a time; then it may be received again, and the
+receipt of the time before is worth nothing. What was received too often becomes a dead letter.
+`redrive` sends a dead letter again, behind all that is there, however old it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from stepwell.core.messages import Message, StepAttempt, dump_message
+from stepwell.core.records import Millis
+from stepwell.engine.ports import Delivery
+
+#: For how long equal bodies of one group are one message.
+DEDUPLICATION: Millis = 300_000
+
+
+@dataclass(slots=True)
+class Letter:
+    """One message. `visible_at` is when it can be received."""
+
+    message_id: str
+    group: str
+    body: str
+    visible_at: Millis
+    receive_count: int = 0
+
+    def deliver(self) -> Delivery:
+        """This receive of it."""
+        return Delivery(
+            body=self.body,
+            receipt=f"{self.message_id}.{self.receive_count}",
+            receive_count=self.receive_count,
+            message_id=self.message_id,
+        )
+
+
+@dataclass(slots=True)
+class SimulatedQueue:
+    """What both kinds share. `now` is the true time."""
+
+    name: str
+    now: Callable[[], Millis]
+    visibility: Millis
+    max_receive_count: int
+    letters: list[Letter] = field(default_factory=list)
+    dead: list[Letter] = field(default_factory=list)
+    #: Dead letters that were seen to, and messages that were deleted: they may be sent again.
+    buried: list[Letter] = field(default_factory=list)
+    done_with: list[Letter] = field(default_factory=list)
+    _names: dict[str, int] = field(default_factory=dict)
+
+    def receivable(self) -> Iterator[Letter]:
+        """Messages that could be received now."""
+        now = self.now()
+        return (letter for letter in self.letters if letter.visible_at <= now)
+
+    def receive(self, letter: Letter) -> Delivery | None:
+        """Receive it; None when that was tried too often, and it is dead now."""
+        if letter.receive_count >= self.max_receive_count:
+            self.letters.remove(letter)
+            self.dead.append(letter)
+            return None
+        letter.receive_count += 1
+        letter.visible_at = self.now() + self.visibility
+        return letter.deliver()
+
+    def appear(self, letter: Letter) -> None:
+        """Let its visibility be over."""
+        letter.visible_at = min(letter.visible_at, self.now())
+
+    async def delete(self, delivery: Delivery) -> bool:
+        """Acknowledge. False, without effect, when the receipt is stale."""
+        letter = self._held(delivery)
+        if letter is not None:
+            self.letters.remove(letter)
+            self.done_with.append(letter)
+        return letter is not None
+
+    async def give_back(self, delivery: Delivery, *, delay: Millis = 0) -> bool:
+        """Make it visible after `delay` ms. False, without effect, when the receipt is stale."""
+        letter = self._held(delivery)
+        if letter is not None:
+            letter.visible_at = self.now() + delay
+        return letter is not None
+
+    def redrive(self, letter: Letter) -> None:
+        """Send a message again, as a new one, whatever became of it."""
+        for place in (self.dead, self.buried, self.done_with):
+            if letter in place:
+                place.remove(letter)
+        self._enter(letter.group, letter.body)
+
+    def next_visible_at(self) -> Millis | None:
+        """When the next message can be received that cannot be received now."""
+        now = self.now()
+        times = (letter.visible_at for letter in self.letters if letter.visible_at > now)
+        return min(times, default=None)
+
+    def holds(self, run_id: str) -> bool:
+        """Whether there is a message of a run, also one that is being worked on."""
+        return any(letter.group == run_id for letter in self.letters)
+
+    def _held(self, delivery: Delivery) -> Letter | None:
+        for letter in self.letters:
+            if letter.message_id == delivery.message_id:
+                current = letter.deliver().receipt == delivery.receipt
+                return letter if current and letter.visible_at > self.now() else None
+        return None
+
+    def _enter(self, group: str, body: str) -> None:
+        # Named after what it says, so that what leads to the same state is seen to do so.
+        name = f"{json.loads(body)['type']}-{sha256(body.encode()).hexdigest()[:4]}"
+        known = self._names[name] = self._names.get(name, 0) + 1
+        message_id = name if known == 1 else f"{name}-{known}"
+        self.letters.append(Letter(message_id, group, body, visible_at=self.now()))
+
+
+@dataclass(slots=True)
+class FifoQueue(SimulatedQueue):
+    """Implements the `Queue` port. Of a group only the oldest message can be received."""
+
+    _known: dict[tuple[str, bytes], Millis] = field(default_factory=dict)
+
+    async def send(self, message: Message) -> None:
+        """Send to the group of the message's run. Equal bodies within five minutes are one."""
+        body, now = dump_message(message), self.now()
+        key = (message.run_id, sha256(body.encode()).digest())
+        if self._known.get(key, 0) > now:
+            return
+        self._known[key] = now + DEDUPLICATION
+        self._enter(message.run_id, body)
+
+    def receivable(self) -> Iterator[Letter]:
+        """The oldest message of each group, if it is visible."""
+        seen: set[str] = set()
+        now = self.now()
+        for letter in self.letters:
+            if letter.group not in seen:
+                seen.add(letter.group)
+                if letter.visible_at <= now:
+                    yield letter
+
+    def next_visible_at(self) -> Millis | None:
+        """When the oldest message of a group becomes visible; the others wait behind it."""
+        oldest: dict[str, Millis] = {}
+        for letter in self.letters:
+            oldest.setdefault(letter.group, letter.visible_at)
+        now = self.now()
+        return min((time for time in oldest.values() if time > now), default=None)
+
+
+@dataclass(slots=True)
+class StandardQueue(SimulatedQueue):
+    """Implements the `StepQueue` port. Any message may come next, also one that is worked on."""
+
+    async def send(self, attempt: StepAttempt) -> None:
+        """Have an attempt made."""
+        self._enter(attempt.run_id, dump_message(attempt))
+
+    def duplicate(self, letter: Letter) -> Delivery:
+        """Deliver it once more, though it was delivered; SQS counts that as the same receive."""
+        return letter.deliver()

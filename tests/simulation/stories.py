@@ -1,0 +1,106 @@
+"""What happens outside while a run goes on, for simulations: who asks for what, in no fixed order.
+
+Each story is a workflow and its callers. A caller may come at any moment at which what he needs is
+there, so most stories have several right ends; laws and promises hold in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from examples.agent.workflow import assist
+from examples.approval.workflow import refund
+from examples.outside import outside
+from stepwell.authoring.decorators import Workflow
+from stepwell.client import Client
+from stepwell.testing.simulation import Simulation
+from tests.simulation import scenarios as s
+
+APPROVED = {"approved": True, "reviewer": "Grace"}
+REFUSED = {"approved": False, "reviewer": "Ada"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """A workflow, its input, the answers that are given, and whether somebody cancels."""
+
+    name: str
+    workflow: Workflow[..., Any]
+    args: tuple[Any, ...] = ()
+    answers: tuple[tuple[str, Any], ...] = ()
+    cancelled: bool = False
+    #: Whether a service that is down comes back at some moment.
+    outage: bool = False
+    #: How often it is started, with the same key, at the same time.
+    starts: int = 1
+
+    def begin(self, sim: Simulation) -> None:
+        """Let all of its callers be there."""
+        for n in range(self.starts):
+            sim.ask(f"starts {n + 1}" if n else "starts", self._start)
+        for n, (hook, payload) in enumerate(self.answers):
+            sim.answer(hook, payload, name=f"answers {hook} ({n + 1})")
+        if self.cancelled:
+            sim.cancel()
+        if self.outage:
+            sim.ask("mends", _mend)
+
+    async def _start(self, client: Client) -> Any:
+        return await client.with_options(idempotency_key="one").start(self.workflow, *self.args)
+
+
+async def _mend(_: Client) -> None:
+    outside().request("outage", "over", "yes")
+
+
+def _story(
+    name: str,
+    workflow: Workflow[..., Any],
+    *args: Any,
+    answers: tuple[tuple[str, Any], ...] = (),
+    **more: Any,
+) -> Story:
+    return Story(name=name, workflow=workflow, args=args, answers=answers, **more)
+
+
+_ORDER = s._ORDER
+_FINE = ("review", "fine")
+
+STORIES = (
+    _story("approval", refund, _ORDER, answers=(("approval", APPROVED),), starts=2),
+    _story(
+        "approval contested",
+        refund,
+        _ORDER,
+        answers=(("approval", APPROVED), ("approval", REFUSED)),
+        cancelled=True,
+    ),
+    _story("agent", assist, "Oslo", answers=(("visitor", {"text": "aisle"}),)),
+    _story("sequence", s.sequence, starts=2),
+    _story("lots", s.lots),
+    _story("parallel", s.parallel, cancelled=True),
+    _story("retry", s.retried, outage=True),
+    _story("sleep", s.slept, cancelled=True),
+    _story("one hook", s.asked, answers=(("question", 1), ("question", 2)), cancelled=True),
+    _story("two hooks", s.asked_twice, answers=(("left", 1), ("right", 2), ("right", 3))),
+    _story("race", s.raced, answers=(("left", 1), ("right", 2))),
+    _story("race cancelled", s.raced, answers=(("left", 1), ("right", 2)), cancelled=True),
+    _story("outrun", s.outrun, answers=(("question", 2),)),
+    _story("unnotified", s.unnotified, answers=(("question", 2),)),
+    _story("told at last", s.told_at_last, answers=(("question", 2),), outage=True),
+    _story("timeouts", s.timed_out, answers=(_FINE, ("question", 2))),
+    _story("cut off", s.cut_off, answers=(_FINE,)),
+    _story("checkpoints", s.checkpointed, answers=(_FINE, ("ask", "1st"), ("review", "other"))),
+    _story("left", s.left, answers=(_FINE,), cancelled=True),
+    _story("beside", s.beside, answers=(_FINE, ("more", 1))),
+    _story("failed", s.failed),
+    _story("dispatched", s.dispatched),
+    _story("asked elsewhere", s.asked_elsewhere, answers=(("far", "yes"), ("far", "no"))),
+    _story("asked elsewhere, cancelled", s.asked_elsewhere, answers=(("far", 1),), cancelled=True),
+    _story("outrun elsewhere", s.outrun_elsewhere, answers=(("right", "yes"), ("left", "no"))),
+    _story("def workflow", s.blocking, answers=(("question", 42),)),
+)
+BY_NAME: dict[str, Story] = {story.name: story for story in STORIES}
+Begin = Callable[[Simulation], None]

@@ -1,0 +1,112 @@
+"""Turns, answers, timers and cancels of one run in every order, up to a depth.
+
+A story is stepped through all orders that can make a difference, of all port calls of all who take
+part. Beyond the depth things go on in the usual order. In every one of them all laws hold and what
+callers were told is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import pytest
+
+from examples.outside import connect
+from stepwell.core.records import RunStatus
+from stepwell.testing.simulation import Explorer, Faults, Pruned, Simulation
+from tests.simulation import scenarios
+from tests.simulation.stories import BY_NAME, Story
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A story whose orders are gone through: all of them (`depth` None), or up to a depth."""
+
+    story: Story
+    faults: Faults | None = None
+    depth: int | None = None
+    #: What the run may come to. Each must come about in some order.
+    ends: frozenset[tuple[RunStatus, str | None]]
+    workers: int = 2
+
+    def __str__(self) -> str:
+        kinds = self.faults.budget() if self.faults else {}
+        told = " ".join(f"{kind}={count}" for kind, count in kinds.items() if count)
+        return f"{self.story.name} {told}".strip()
+
+
+_EVER = 10_000
+
+
+def explore(search: Search) -> tuple[Explorer, set[tuple[RunStatus, str | None]]]:
+    """Go through all orders; each must obey all laws. How the runs ended."""
+    explorer = Explorer(search.depth or _EVER)
+    ends: set[tuple[RunStatus, str | None]] = set()
+    checked: set[Hashable] = set()
+    for _ in explorer.runs():
+        connect(":memory:")
+        with Simulation(faults=search.faults, workers=search.workers) as sim:
+            search.story.begin(sim)
+            try:
+                sim.run(explorer)
+            except Pruned:
+                continue
+            ends |= {(header.status, header.result) for header in sim.headers()}
+            state = sim.cluster.state()
+            if state not in checked:
+                checked.add(state)
+                try:
+                    sim.check()
+                except AssertionError as error:
+                    raise AssertionError("\n".join([str(error), *sim.trace])) from error
+    return explorer, ends
+
+
+def _story(name: str, *answers: tuple[str, int], **more: bool) -> Story:
+    workflow = {"asked": scenarios.asked, "raced": scenarios.raced}[name]
+    told = "".join(f", {hook} {payload}" for hook, payload in answers)
+    return Story(name=f"{name}{told}{''.join(more)}", workflow=workflow, answers=answers, **more)
+
+
+def _ends(*results: str | None) -> frozenset[tuple[RunStatus, str | None]]:
+    return frozenset(
+        (RunStatus.CANCELLED if result is None else RunStatus.COMPLETED, result)
+        for result in results
+    )
+
+
+_ONE, _TWO = ("question", 1), ("question", 2)
+WHOLE = (
+    Search(story=_story("asked", _ONE), ends=_ends("1")),
+    Search(story=_story("asked", _ONE, _TWO), ends=_ends("1", "2")),
+    Search(story=_story("asked", _ONE, cancelled=True), ends=_ends("1", None)),
+    Search(story=_story("asked", _ONE, _ONE), ends=_ends("1")),
+    Search(story=BY_NAME["asked elsewhere"], ends=_ends('"2d1de9ca yes"'), depth=10),
+)
+PARTS = (
+    Search(story=_story("asked", _ONE), faults=Faults(crashes=1), ends=_ends("1"), depth=14),
+    Search(story=_story("asked", _ONE), faults=Faults(freezes=1), ends=_ends("1"), depth=14),
+    Search(story=_story("asked", _ONE), faults=Faults(lost_replies=1), ends=_ends("1"), depth=14),
+    Search(
+        story=_story("asked", _ONE, _TWO, cancelled=True), ends=_ends("1", "2", None), depth=11
+    ),
+    Search(story=_story("raced", ("left", 1), ("right", 2)), ends=_ends("1", "2"), depth=10),
+)
+
+
+@pytest.mark.parametrize("search", WHOLE, ids=str)
+def test_every_order_keeps_every_promise(search: Search) -> None:
+    explorer, ends = explore(search)
+    print(explorer.explored, explorer.pruned, explorer.cut, ends)
+    assert explorer.exhausted
+    assert ends == search.ends
+
+
+@pytest.mark.parametrize("search", PARTS, ids=str)
+def test_orders_up_to_a_depth_keep_every_promise(search: Search) -> None:
+    explorer, ends = explore(search)
+    print(explorer.explored, explorer.pruned, explorer.cut, ends)
+    assert explorer.exhausted
+    assert explorer.cut
+    assert ends == search.ends
