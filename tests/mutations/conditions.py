@@ -1,0 +1,24 @@
+"""All mutations."""
+
+from __future__ import annotations
+
+from tests.mutations import (
+    aws_messaging,
+    aws_store,
+    engine_outside,
+    engine_turns,
+    local_queue,
+    local_store,
+    sweeping,
+)
+
+MUTATIONS = (
+    *engine_turns.MUTATIONS,
+    *engine_outside.MUTATIONS,
+    *aws_store.MUTATIONS,
+    *aws_messaging.MUTATIONS,
+    *local_store.MUTATIONS,
+    *local_queue.MUTATIONS,
+    *sweeping.MUTATIONS,
+)
+BY_ID = {mutation.id: mutation for mutation in MUTATIONS}
