@@ -21,7 +21,8 @@ E2E_STAMP := $(E2E_VENV)/.setup.stamp
 REQUIREMENTS := layers/dependencies/requirements.txt
 TYPED := stepwell examples benchmarks
 ENGINE_TESTS := tests/unit tests/histories tests/simulation tests/examples tests/integration \
-  $(addprefix --ignore=tests/integration/,api aws cli)
+  $(addprefix --ignore=tests/integration/,api aws cli) \
+  --ignore=tests/simulation/test_interleavings.py
 TEMPLATES := template.yaml $(wildcard infra/*.yaml)
 ARCHITECTURE ?= arm64
 LOCAL := .aws-sam-local
@@ -75,10 +76,19 @@ type: setup ## Check types
 test: setup ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
-# Where Pythons differ: the loop, tasks and threads that replay rests on. Adapters and doors do not.
+# Where Pythons differ: the loop, tasks and threads that replay rests on. Adapters and doors do not,
+# nor do the orders in which processes get on.
 .PHONY: test-engine
 test-engine: ## Run the tests of the engine, for one more Python (PYTHON=…, VENV=…)
 	$(MAKE) --no-print-directory test ARGS="$(ENGINE_TESTS) $(ARGS)"
+
+SECONDS ?= 60
+SEED ?=
+STORY ?=
+
+.PHONY: soak
+soak: setup ## Simulate by chance for SECONDS=…; or one simulation again with SEED=…
+	@$(BIN)/python -m tests.simulation.soak --seconds $(SECONDS) --seed '$(SEED)' --story '$(STORY)'
 
 .PHONY: demo
 demo: setup ## Run the approval example through a process kill

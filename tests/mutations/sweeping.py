@@ -30,8 +30,8 @@ SWEEP = (
     Mutation(
         id="blocked-stays-blocked",
         module=_SWEEP,
-        was='if note is None or note.kind != "BLOCKED":',
-        becomes="if True:",
+        was='note = header.attention or Attention(kind="STUCK"',
+        becomes='note = Attention(kind="STUCK"',
         protects="publishing code wakes the runs that wait for it",
         killed_by=(f"{_SWEEPER}test_a_blocked_run_stays_blocked_and_carries_the_message",),
     ),

@@ -122,7 +122,9 @@ def soak(seconds: float, first: str, only: str | None) -> int:
         now = time.monotonic()
         if now >= told + 10:
             told = now
-            print(f"{tally.simulations} simulations, {len(tally.violations)} violations", flush=True)
+            print(
+                f"{tally.simulations} simulations, {len(tally.violations)} violations", flush=True
+            )
         if now >= until:
             break
     faults = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.faults.items()))
@@ -137,12 +139,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", default="")
-    parser.add_argument("--story", default=None, choices=sorted(BY_NAME))
+    parser.add_argument("--story", default="", choices=["", *sorted(BY_NAME)])
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)  # a faulty world has much to say
     if "/" in options.seed:
         return again(options.seed)
-    return soak(options.seconds, options.seed or secrets.token_hex(4), options.story)
+    return soak(options.seconds, options.seed or secrets.token_hex(4), options.story or None)
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ def test_an_answer_whose_caller_dies_for_good_is_taken_once_it_was_sent(when: Wh
         _asked(env)
         start_calls = env.caller_calls
     outcomes = set()
-    for call in (1, 2, 3):
+    for call in (1, 2, 3, 4):
         with VanishingCallerEnvironment(start_calls + call, when, asks_again=False) as env:
             hook = _asked(env)
             run = env.handle(hook.run_id)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from examples.outside import connect
+from stepwell import STEP_HOOK_TIMEOUT, hook, step, step_hook, workflow
 from stepwell.core.records import RunStatus
 from stepwell.testing.simulation import Explorer, Faults, Pruned, Simulation
 from tests.simulation import scenarios
-from tests.simulation.stories import BY_NAME, Story
+from tests.simulation.stories import Story
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,30 @@ class Search:
 
 
 _EVER = 10_000
+
+
+@workflow(name="interleaved.timed")
+async def timed() -> Any:
+    answer = await hook("question", timeout="1h", on_timeout="return")
+    return "too late" if answer is STEP_HOOK_TIMEOUT else answer
+
+
+@step(name="interleaved.away", dispatch="worker")
+async def away() -> str:
+    return f"done {await step_hook('far')}"
+
+
+@workflow(name="interleaved.elsewhere")
+async def elsewhere() -> str:
+    return await away()
+
+
+_WORKFLOWS = {
+    "asked": scenarios.asked,
+    "raced": scenarios.raced,
+    "timed": timed,
+    "elsewhere": elsewhere,
+}
 
 
 def explore(search: Search) -> tuple[Explorer, set[tuple[RunStatus, str | None]]]:
@@ -64,7 +90,7 @@ def explore(search: Search) -> tuple[Explorer, set[tuple[RunStatus, str | None]]
 
 
 def _story(name: str, *answers: tuple[str, int], **more: bool) -> Story:
-    workflow = {"asked": scenarios.asked, "raced": scenarios.raced}[name]
+    workflow = _WORKFLOWS[name]
     told = "".join(f", {hook} {payload}" for hook, payload in answers)
     return Story(name=f"{name}{told}{''.join(more)}", workflow=workflow, answers=answers, **more)
 
@@ -81,24 +107,33 @@ WHOLE = (
     Search(story=_story("asked", _ONE), ends=_ends("1")),
     Search(story=_story("asked", _ONE, _TWO), ends=_ends("1", "2")),
     Search(story=_story("asked", _ONE, cancelled=True), ends=_ends("1", None)),
-    Search(story=_story("asked", _ONE, _ONE), ends=_ends("1")),
-    Search(story=BY_NAME["asked elsewhere"], ends=_ends('"2d1de9ca yes"'), depth=10),
 )
+_ALONE = _story("asked", _ONE)
 PARTS = (
-    Search(story=_story("asked", _ONE), faults=Faults(crashes=1), ends=_ends("1"), depth=14),
-    Search(story=_story("asked", _ONE), faults=Faults(freezes=1), ends=_ends("1"), depth=14),
-    Search(story=_story("asked", _ONE), faults=Faults(lost_replies=1), ends=_ends("1"), depth=14),
-    Search(
-        story=_story("asked", _ONE, _TWO, cancelled=True), ends=_ends("1", "2", None), depth=11
-    ),
+    Search(story=_ALONE, faults=Faults(crashes=1), ends=_ends("1"), depth=11),
+    Search(story=_ALONE, faults=Faults(freezes=1), ends=_ends("1"), depth=11),
+    Search(story=_ALONE, faults=Faults(lost_replies=1), ends=_ends("1"), depth=11),
+    Search(story=_ALONE, faults=Faults(redriven=1), ends=_ends("1"), depth=11),
+    Search(story=_story("asked", _ONE, _ONE), ends=_ends("1"), depth=12),
+    Search(story=_story("asked", _ONE, _TWO, cancelled=True), ends=_ends("1", "2", None), depth=9),
     Search(story=_story("raced", ("left", 1), ("right", 2)), ends=_ends("1", "2"), depth=10),
+    Search(
+        story=_story("timed", _ONE),
+        faults=Faults(delays=1, doubled=1),
+        ends=_ends("1", '"too late"'),
+        depth=12,
+    ),
+    Search(
+        story=_story("elsewhere", ("far", 1), ("far", 2)),
+        ends=_ends('"done 1"', '"done 2"'),
+        depth=9,
+    ),
 )
 
 
 @pytest.mark.parametrize("search", WHOLE, ids=str)
 def test_every_order_keeps_every_promise(search: Search) -> None:
     explorer, ends = explore(search)
-    print(explorer.explored, explorer.pruned, explorer.cut, ends)
     assert explorer.exhausted
     assert ends == search.ends
 
@@ -106,7 +141,6 @@ def test_every_order_keeps_every_promise(search: Search) -> None:
 @pytest.mark.parametrize("search", PARTS, ids=str)
 def test_orders_up_to_a_depth_keep_every_promise(search: Search) -> None:
     explorer, ends = explore(search)
-    print(explorer.explored, explorer.pruned, explorer.cut, ends)
     assert explorer.exhausted
     assert explorer.cut
     assert ends == search.ends

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from stepwell.core.records import Checkpoint, Millis
 from stepwell.engine.journal import Fenced
-from stepwell.engine.ports import Ports, TransientError
+from stepwell.engine.ports import Ports
 from stepwell.engine.turn_context import TurnContext
 
 _LOG = logging.getLogger("stepwell.engine")
@@ -60,5 +60,5 @@ async def expire_checkpoint(ports: Ports, run_id: str, step: str) -> None:
     """
     try:
         await ports.store.expire_checkpoint(run_id, step, ports.clock.now() + _KEPT)
-    except TransientError as error:
+    except Exception as error:
         _LOG.info("the checkpoint of step %r of run %s stays: %s", step, run_id, error)

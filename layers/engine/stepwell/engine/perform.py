@@ -55,6 +55,8 @@ class Performer:
         #: Steps that have completed and do not need their checkpoint any more.
         self._dead_checkpoints: list[str] = []
         self._began = asyncio.get_running_loop().time()
+        #: Whether the header was seen to ask for a cancel that the log does not know yet.
+        self.cancelled = False
         #: Whether a step was begun in this turn: each turn begins what it can begin at first.
         self._progress = False
         #: When what cannot begin yet can: a heap of time and id. Entries may be stale.
@@ -322,6 +324,8 @@ class Performer:
     async def _look_at_header(self) -> None:
         header = await self._turn.ports.store.get_header(self._turn.run_id)
         if header is not None and header.cancel_requested:
+            # Its message waits behind this turn, which had better not begin more.
+            self.cancelled = self._turn.state.cancel is None
             for entry in self._entries.values():
                 entry.flag_cancelled()
 

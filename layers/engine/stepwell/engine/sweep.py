@@ -145,9 +145,8 @@ class Sweep:
             if header is None or header.status.terminal:
                 _LOG.info("run %s has ended or is not there: nothing to mark", run_id)
                 return False
-            note = header.attention
-            if note is None or note.kind != "BLOCKED":
-                note = Attention(kind="STUCK", reason=reason, since=now)
+            # One that stands says more: the engine wrote it while the cause was at hand.
+            note = header.attention or Attention(kind="STUCK", reason=reason, since=now)
             marked = replace(header, attention=replace(note, message=kept), updated_at=now)
             # A turn may be going on, and its word on the header is the last one.
             if await self._ports.store.update_header(marked, over=header):

@@ -307,7 +307,8 @@ class Engine:
             most = min(most, (turn.ends_at - now) * FRESH)
         stop_at = now + most
         while replay.outcome is None:
-            held = await performer.begin(new_steps=loop.time() < stop_at)
+            new_steps = loop.time() < stop_at and not performer.cancelled
+            held = await performer.begin(new_steps=new_steps)
             if replay.outcome is not None:
                 break
             if not performer.busy:

@@ -19,7 +19,7 @@ from stepwell.core.records import Millis
 from stepwell.core.tokens import Keyring
 from stepwell.engine.attempt import AttemptEnd
 from stepwell.engine.ports import Ports
-from stepwell.engine.settings import Settings
+from stepwell.engine.settings import Limits, Settings
 from stepwell.engine.turn import Engine, TurnEnd
 from stepwell.testing.crashes import Crash
 from stepwell.testing.promises import Promises
@@ -88,6 +88,7 @@ class Cluster:
         skews: Sequence[Millis],
         paged: bool,
         sizes: Sizes,
+        limits: Limits,
     ) -> None:
         self.loop = VirtualLoop(START, self._threads_work)
         self.loop.set_exception_handler(self._unhandled)
@@ -96,7 +97,7 @@ class Cluster:
         self.promises = Promises()
         self.requests: list[Request] = []
         self.registry = registry
-        self.settings = Settings(keyring=_KEYRING, sizes=sizes, step_grace=200)
+        self.settings = Settings(keyring=_KEYRING, sizes=sizes, limits=limits, step_grace=200)
         self._seed = seed
         self._skews = skews
         self._paged = paged

@@ -26,6 +26,7 @@ from stepwell.core.payload import Sizes
 from stepwell.core.records import HookRow, Millis, RunHeader
 from stepwell.core.state import fold
 from stepwell.core.tokens import Keyring
+from stepwell.engine.settings import Limits
 from stepwell.engine.sweep import GRACE
 from stepwell.testing.facts import RunFacts, gather_lists, gather_run
 from stepwell.testing.laws import check_deployment
@@ -64,6 +65,7 @@ class Simulation:
         skews: Sequence[Millis] = (0,),
         paged: bool = False,
         sizes: Sizes | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._faults = faults or Faults()
         self.cluster = Cluster(
@@ -74,6 +76,7 @@ class Simulation:
             skews=skews,
             paged=paged,
             sizes=sizes or Sizes(),
+            limits=limits or Limits(),
         )
         #: What happened, one line each, and the choices that led to it.
         self.trace: list[str] = []
