@@ -179,6 +179,7 @@ class _Attempt:
                 return AttemptEnd.NOTHING
             await self._let_go(claimed)
             if isinstance(error, Fenced):  # another attempt went on in the meantime
+                await self._tidy()
                 raise TransientError(str(error)) from error
             raise
         if end is AttemptEnd.NOTHING:

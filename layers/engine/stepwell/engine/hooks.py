@@ -24,7 +24,7 @@ async def put_row(
     # The row lets the world in: what led to it must be durable first.
     if turn.journal.needs_flush:
         await turn.journal.flush()
-    now = turn.ports.clock.now()
+    now = turn.journal.now()
     deadline = None if definition.timeout is None else now + definition.timeout
     waits = definition.on_timeout == "wait"
     row = HookRow(

@@ -17,7 +17,7 @@ from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.failure import describe
 from stepwell.core.messages import Continue
 from stepwell.core.records import Attention, HookStatus, RunHeader, RunStatus, Wait
-from stepwell.core.state import Alarm
+from stepwell.core.state import Alarm, fold
 from stepwell.engine import hooks
 from stepwell.engine.dispatch import call_off
 from stepwell.engine.journal import Fenced
@@ -42,7 +42,9 @@ async def finish(
     turn: TurnContext, workflow: WorkflowDefinition, outcome: Outcome, before: Alarm | None
 ) -> None:
     """End the run: close its open rows, write its last events, then its header, drop the timer."""
-    await call_off(turn, [(step.id, step.order) for step in turn.state.steps.values() if step.order])
+    await call_off(
+        turn, [(step.id, step.order) for step in turn.state.steps.values() if step.order]
+    )
     await _close_rows(turn)
     turn.journal.record(await _last_event(turn, workflow, outcome))
     await turn.journal.flush()
@@ -63,6 +65,15 @@ async def close_late(turn: TurnContext) -> None:
         if row.status is HookStatus.PENDING:
             decision = closing(turn.journal.now())
             await turn.ports.store.decide_hook(turn.run_id, row.hook_id, decision)
+
+
+async def close_behind(turn: TurnContext) -> None:
+    """Close what an overtaken turn opened, if the run has ended meanwhile: nobody else knows."""
+    rows = await turn.ports.store.load(turn.run_id)
+    if not fold(event for commit in rows.commits for event in commit.events).terminal:
+        return
+    turn.rows.update({row.hook_id: row for row in rows.hooks})
+    await close_late(turn)
 
 
 async def _last_event(

@@ -31,7 +31,7 @@ from stepwell.core.state import Alarm, RunState, fold
 from stepwell.engine import settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.growth import Extent, warn
-from stepwell.engine.journal import Journal
+from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.perform import FRESH, Performer
 from stepwell.engine.ports import Ports, RunRows, TransientError
 from stepwell.engine.puts import Puts
@@ -126,7 +126,11 @@ class Engine:
             await settle.write_header(turn)
             return TurnEnd.NOTHING
         extent = Extent.of(state)
-        end = await self._go_on(turn, message, log)
+        try:
+            end = await self._go_on(turn, message, log)
+        except Fenced:
+            await settle.close_behind(turn)
+            raise
         warn(turn.run_id, extent, Extent.of(state), self.settings.limits, self._on_near_limit)
         return end
 

@@ -1,0 +1,13 @@
+"""Registers all workflows that scenarios play by name: those of examples, simulations and our own.
+
+What they do outside is keyed, and counted by kind.
+"""
+
+from __future__ import annotations
+
+from examples.agent import workflow as agent
+from examples.approval import workflow as approval
+from tests.acceptance import carrying, deployments, doing, waiting
+from tests.simulation import scenarios as simulated
+
+__all__ = ["agent", "approval", "carrying", "deployments", "doing", "simulated", "waiting"]
