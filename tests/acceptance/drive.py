@@ -128,7 +128,7 @@ class Drive:
         cluster = self.sim.cluster
         if who == "zombie":
             return next(iter(cluster.frozen), None)
-        everybody = [*cluster.workers, *cluster.callers, cluster.sweeper]
+        everybody = [*cluster.workers, *cluster.steppers, *cluster.callers, cluster.sweeper]
         return next(
             (each for each in everybody if each.name in (f"{who} 1", f"caller {who}")), None
         )

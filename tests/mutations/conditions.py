@@ -9,6 +9,7 @@ from tests.mutations import (
     engine_turns,
     local_queue,
     local_store,
+    overtaken,
     sweeping,
 )
 
@@ -19,6 +20,7 @@ MUTATIONS = (
     *aws_messaging.MUTATIONS,
     *local_store.MUTATIONS,
     *local_queue.MUTATIONS,
+    *overtaken.MUTATIONS,
     *sweeping.MUTATIONS,
 )
 BY_ID = {mutation.id: mutation for mutation in MUTATIONS}
