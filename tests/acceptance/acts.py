@@ -237,7 +237,9 @@ def _lose(stage: Stage, act: Act) -> None:
     assert act.what == "messages", act.what
     for queue in (stage.sim.cluster.queue, stage.sim.cluster.steps):
         queue.letters.clear()
-    stage.sim.cluster.scheduler.standing.clear()
+    scheduler = stage.sim.cluster.scheduler
+    scheduler.lost.append(("all", "messages", 0))  # from here on only a sweep can help
+    scheduler.standing.clear()
 
 
 def _save(stage: Stage, act: Act) -> None:

@@ -119,7 +119,7 @@ class Scenario:
     """One scenario: played, or proved by a `test` that stands elsewhere."""
 
     id: str
-    promise: str
+    guarantee: str
     title: str
     setup: Setup = field(default_factory=Setup)
     fault: Fault = field(default_factory=Fault)

@@ -13,8 +13,8 @@ TEXT = PAGE.read_text(encoding="utf-8")
 SCENARIOS = read_all()
 
 
-def promises() -> dict[str, list[str]]:
-    """The scenarios that each promise names, by the promise's anchor."""
+def guarantees() -> dict[str, list[str]]:
+    """The scenarios that each guarantee names, by its anchor."""
     parts = re.split(r'^<a id="([a-z-]+)"></a>$', TEXT, flags=re.MULTILINE)
     found: dict[str, list[str]] = {}
     for anchor, text in zip(parts[1::2], parts[2::2], strict=True):
@@ -24,22 +24,22 @@ def promises() -> dict[str, list[str]]:
     return found
 
 
-def test_every_promise_names_at_least_one_scenario() -> None:
-    assert [anchor for anchor, proofs in promises().items() if not proofs] == []
+def test_every_guarantee_names_at_least_one_scenario() -> None:
+    assert [anchor for anchor, proofs in guarantees().items() if not proofs] == []
 
 
-def test_every_promise_says_what_it_does_not_say() -> None:
+def test_every_guarantee_says_what_it_does_not_say() -> None:
     sections = TEXT.split("\n## ")[1:]
-    assert len(sections) == len(promises())
+    assert len(sections) == len(guarantees())
     assert [each for each in sections if "**What it does not say.**" not in each] == []
 
 
-def test_every_scenario_names_a_promise_which_names_it() -> None:
-    proved: dict[str, list[str]] = {anchor: [] for anchor in promises()}
+def test_every_scenario_names_a_guarantee_which_names_it() -> None:
+    proved: dict[str, list[str]] = {anchor: [] for anchor in guarantees()}
     for scenario in SCENARIOS:
-        proved.setdefault(scenario.promise, []).append(scenario.id)
+        proved.setdefault(scenario.guarantee, []).append(scenario.id)
     assert {anchor: sorted(ids) for anchor, ids in proved.items()} == {
-        anchor: sorted(ids) for anchor, ids in promises().items()
+        anchor: sorted(ids) for anchor, ids in guarantees().items()
     }
 
 
@@ -55,4 +55,4 @@ def test_ids_speak() -> None:
 
 def test_every_anchor_that_the_page_links_to_is_there() -> None:
     linked = set(re.findall(r"\]\(#([a-z-]+)\)", TEXT))
-    assert linked == set(promises())
+    assert linked == set(guarantees())

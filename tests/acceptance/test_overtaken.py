@@ -162,12 +162,39 @@ def test_an_attempt_that_was_called_off_tells_nobody_of_its_hook(drive: Drive) -
         worker: store.update_header
         stepper: store.get_step
         stepper: store.decide_hook
+        eve comes
         """
     )
-    drive.follow("eve comes")
     facts = drive.finish()
     assert facts.rows.hooks[0].status is HookStatus.CLOSED
     assert isinstance(eve.error, HookExpired)
+
+
+def test_a_hook_of_an_attempt_that_was_called_off_and_died_is_closed(drive: Drive) -> None:
+    """It dies between its row and its look; whoever gets its message next sees to the row."""
+    _start(drive, elsewhere)
+    drive.ask("bob", lambda client: client.cancel(drive.sim.run_ids()[0]))
+    drive.follow(
+        """
+        worker: store.append
+        worker: steps.send
+        stepper: store.load
+        stepper: store.put_step
+        worker: store.update_header
+        worker: m.delete
+        bob comes
+        bob: store.get_header
+        bob: queue.send
+        bob: store.request_cancel
+        worker: store.load
+        worker: store.append
+        worker: store.put_step
+        worker: store.load
+        stepper: store.put_hook: dies after
+        """
+    )
+    facts = drive.finish()
+    assert [row.status for row in facts.rows.hooks] == [HookStatus.CLOSED]
 
 
 def test_whoever_calls_an_attempt_off_knows_of_the_hook_that_it_has_opened(drive: Drive) -> None:
@@ -217,6 +244,37 @@ def test_a_frozen_entry_saves_no_checkpoint_once_a_later_one_has_looked(drive: D
         """
     )
     assert drive.waits_for("zombie") == ["store.load"]  # was it overtaken by the end of the run?
+    facts = drive.finish()
+    assert [chunk.number for chunk in facts.output["overtaken.told:1"]] == [1, 2, 3]
+
+
+def test_a_frozen_entry_puts_no_older_checkpoint_back(drive: Drive) -> None:
+    """It had read the one that stood before a later entry saved another, to fence it."""
+    drive.sim.cluster.left["freezes"] = 9
+    _start(drive, streams)
+    drive.follow(
+        """
+        worker: store.get_checkpoint
+        worker: store.get_chunks
+        worker: store.put_chunk
+        worker: store.put_chunk
+        worker: store.put_checkpoint
+        worker: store.put_chunk: dies before
+        the visibility is over
+        worker: store.load
+        worker: store.append
+        worker: store.get_checkpoint
+        worker: store.put_checkpoint: freezes
+        worker: store.load
+        worker: store.append
+        worker: store.get_checkpoint
+        worker: store.put_checkpoint
+        zombie thaws
+        zombie: store.put_checkpoint
+        zombie: store.load
+        """
+    )
+    assert drive.waits_for("zombie") == ["m.give_back"]
     facts = drive.finish()
     assert [chunk.number for chunk in facts.output["overtaken.told:1"]] == [1, 2, 3]
 

@@ -74,8 +74,8 @@ def try_once(story: Story, seed: str, tally: Tally) -> str | None:
         try:
             sim.run(Seeded(f"{story.name}/{seed}"))
             sim.check()
-        except AssertionError as error:
-            return f"{error}\n  again: make soak SEED='{story.name}/{seed}'"
+        except Exception as error:  # of the engine, too: what no fault explains is raised again
+            return f"{type(error).__name__}: {error}\n  again: make soak SEED='{story.name}/{seed}'"
         finally:
             tally.add(sim)
     return None
@@ -97,7 +97,7 @@ def again(name: str) -> int:
         try:
             sim.run(Seeded(name))
             sim.check()
-        except AssertionError:
+        except Exception:
             traceback.print_exc()
             return 1
         finally:

@@ -189,7 +189,6 @@ CLOSED: Any = {"status": HookStatus.CLOSED, "decision_id": "closed", "decided_at
         (hooks("open", **CLOSED), "is CLOSED, and the log does not say so"),
         (hooks("inside", **CLOSED), "is CLOSED, and the log does not say so"),
         (another_hook(), "'more:1' is RECEIVED, and the log does not say so"),
-        (another_hook(**CLOSED), "'more:1' is CLOSED, and the log does not say so"),
         (another_hook(**PENDING), "'5/open:1', 'more:1'], in the log: ["),
         (lambda facts: replace(facts, open_hooks=()), "hooks listed: []"),
         (

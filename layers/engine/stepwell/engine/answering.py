@@ -118,10 +118,15 @@ class Answering:
     async def _left_open(self, row: HookRow) -> HookRow | None:
         """Close what a run that has ended left open, as a turn that was overtaken may."""
         header = await self._ports.store.get_header(row.run_id)
-        if header is None or not header.status.terminal:
+        if header is None:
+            raise _deleted()
+        if not header.status.terminal:
             return None
         at = max(self._ports.clock.now(), header.updated_at)
-        return await self._ports.store.decide_hook(row.run_id, row.hook_id, closing(at))
+        standing = await self._ports.store.decide_hook(row.run_id, row.hook_id, closing(at))
+        if standing is None:
+            raise _deleted()
+        return standing
 
     async def _expired(self, row: HookRow) -> HookRow | None:
         """Win an overdue row over to EXPIRED before anybody is told so by the clock alone."""

@@ -133,7 +133,8 @@ async def make_attempt(
 
 async def _close_left(ports: Ports, rows: RunRows, state: RunState, attempt: StepAttempt) -> None:
     """Close what a step that nobody waits for left open: it may have opened hooks after its end."""
-    if not state.terminal and state.steps[attempt.step].status != "cancelled":
+    step = state.steps.get(attempt.step)
+    if step is None or not (state.terminal or step.status == "cancelled"):
         return
     at = max(ports.clock.now(), state.at)
     for row in rows.hooks:
@@ -174,8 +175,8 @@ class _Attempt:
             events = await self._run(command, claimed)
             end = AttemptEnd.NOTHING if events is None else await self._end(claimed, events)
         except BaseException as error:
-            if self._called_off:
-                await self._tidy()
+            if isinstance(error, Fenced) and self._called_off:
+                await self._leave()
                 return AttemptEnd.NOTHING
             await self._let_go(claimed)
             if isinstance(error, Fenced):  # another attempt went on in the meantime
@@ -183,7 +184,7 @@ class _Attempt:
                 raise TransientError(str(error)) from error
             raise
         if end is AttemptEnd.NOTHING:
-            await self._tidy()
+            await self._leave()
         elif self._checkpointed and events and isinstance(events[-1], e.StepCompleted):
             await expire_checkpoint(self._means.ports, claimed.run_id, claimed.step)
         return end
@@ -239,12 +240,22 @@ class _Attempt:
         except Exception as error:  # then the attempt counts as interrupted
             _LOG.info("the claim on step %r stays: %s", claimed.step, error)
 
-    async def _tidy(self) -> None:
-        """The attempt found out late that nobody waits for it."""
+    async def _leave(self) -> None:
+        """Be done with the message. Raises when the log waits for what was called off."""
+        rows, state = await self._tidy()
+        known = state.steps.get(self._known.id)
+        waited = not state.terminal and known is not None and known.order == self._known.order
+        row = next((row for row in rows.steps if row.step == self._known.id), None)
+        if waited and row is not None and row.cancelled and row.outcome is None:
+            raise TransientError(f"step {self._known.id!r} was called off, and is waited for")
+
+    async def _tidy(self) -> tuple[RunRows, RunState]:
+        """The attempt found out late that nobody waits for it. How the run stands by now."""
         ports, attempt = self._means.ports, self._received.attempt
         rows = await ports.store.load(attempt.run_id)
         state = fold(event for commit in rows.commits for event in commit.events)
         await _close_left(ports, rows, state, attempt)
+        return rows, state
 
     async def _command(self) -> RunStep:
         """What to run. Raises `TransientError` if the recorded input fits this code no more."""
@@ -378,9 +389,11 @@ class _Attempt:
         standing = await self._means.ports.store.put_step(ended)
         if standing == ended:
             return await self.report(ended)
-        if standing.cancelled or standing.order != ended.order:
+        if standing.order != ended.order:
             return AttemptEnd.NOTHING
         if standing.outcome is not None:
             # Whoever put it may have died before the run was woken, and its message is this one.
             return await self.report(standing)
+        if standing.cancelled:
+            return AttemptEnd.NOTHING
         raise StepBusy(self._received.attempt, standing.until)

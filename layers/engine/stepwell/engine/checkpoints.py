@@ -38,7 +38,9 @@ async def take_over(turn: TurnContext, step: str) -> Checkpoint | None:
         value="null",
     )
     if found is not None:
-        fence = replace(found, last_event=max(found.last_event, last_event))
+        if found.last_event > last_event:
+            raise Fenced(f"a later turn saved the checkpoint of step {step!r}")
+        fence = replace(found, last_event=last_event)
     if not await turn.ports.store.put_checkpoint(fence):
         raise Fenced(f"a later turn saved the checkpoint of step {step!r}")
     return _saved(found)

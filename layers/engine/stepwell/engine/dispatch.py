@@ -8,7 +8,8 @@ that sends again; the step's row sees to it that one of two equal messages does 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Coroutine, Iterable
+from typing import Any
 
 from stepwell.core import events as e
 from stepwell.core.commands import RunStep
@@ -65,7 +66,7 @@ async def send_all(turn: TurnContext, steps: Iterable[StepState]) -> None:
         async with gate:
             await turn.ports.steps.send(attempt)
 
-    await asyncio.gather(*(send(step) for step in steps))
+    await _all(send(step) for step in steps)
 
 
 def perhaps_lost(turn: TurnContext, step: StepState) -> bool:
@@ -75,6 +76,8 @@ def perhaps_lost(turn: TurnContext, step: StepState) -> bool:
     row = turn.steps.get(step.id)
     if row is None or row.order != step.order or row.claim is None:
         return True
+    if row.cancelled and row.outcome is None:
+        return True  # it was called off by a turn that did not come to record that
     return row.until <= turn.ports.clock.now()
 
 
@@ -94,9 +97,16 @@ async def call_off(turn: TurnContext, dropped: Collection[tuple[str, int]]) -> N
         async with gate:
             await _mark(turn, step, order)
 
-    await asyncio.gather(*(mark(step, order) for step, order in dropped))
+    await _all(mark(step, order) for step, order in dropped)
     rows = await turn.ports.store.load(turn.run_id)
     turn.rows.update({row.hook_id: row for row in rows.hooks})
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Make all calls; none goes on when this raises, as it would in the next turn of a process."""
+    for ended in await asyncio.gather(*calls, return_exceptions=True):
+        if ended is not None:
+            raise ended
 
 
 async def _mark(turn: TurnContext, step: str, order: int) -> None:

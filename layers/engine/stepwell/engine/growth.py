@@ -1,6 +1,6 @@
 """How large a run grows, against the limits of its deployment.
 
-A run that wishes to begin something for which there is no room ends. What has begun is always
+A run that wishes to begin something for which there is no room ends. What was reported is always
 recorded, and so is what closes a run, so its history may end a little above a limit; nothing that
 happened is lost. A run that wishes for nothing more may complete, however large it is.
 """

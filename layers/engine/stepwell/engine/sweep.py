@@ -147,7 +147,9 @@ class Sweep:
                 return False
             # One that stands says more: the engine wrote it while the cause was at hand.
             note = header.attention or Attention(kind="STUCK", reason=reason, since=now)
-            marked = replace(header, attention=replace(note, message=kept), updated_at=now)
+            marked = replace(
+                header, attention=replace(note, message=kept or note.message), updated_at=now
+            )
             # A turn may be going on, and its word on the header is the last one.
             if await self._ports.store.update_header(marked, over=header):
                 return True

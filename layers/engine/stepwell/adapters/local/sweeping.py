@@ -48,7 +48,6 @@ async def _taken(
     with suppress(ValidationError):  # its run is marked all the same: the group says whose it is
         message = load(letter.body)
     reason = reason_of(message, queue)
-    _LOG.error("run %s: dead letter: %s", letter.run_id, reason)
     try:
         await sweep.take_dead_letter(letter.run_id, message, reason=reason, body=letter.body)
     except TransientError as error:
@@ -57,6 +56,7 @@ async def _taken(
     except Exception:
         _LOG.exception("dead letter %s cannot be taken", letter.message_id)
         return False
+    _LOG.error("run %s: dead letter: %s", letter.run_id, reason)
     return True
 
 

@@ -13,8 +13,6 @@ from stepwell.core.state import RunState, fold
 
 #: Events that end a run.
 ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
-#: What may follow the end of a run.
-_AFTER_THE_END: tuple[type[e.Event], ...] = ()
 _STEP_ENDS = (e.StepCompleted, e.StepFailed)
 _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 #: Up to here a log is cut everywhere, a longer one at so many places; at fewer where it is so long
@@ -60,13 +58,12 @@ def check_order(events: Sequence[e.Event]) -> None:
     """The first event starts the run; at most one ends it, and nothing follows that."""
     assert events, "a history has a first event"
     assert isinstance(events[0], e.RunStarted), f"event 1 is {events[0].type}"
-    ended = 0
+    ended = False
     for number, event in enumerate(events, 1):
         started = isinstance(event, e.RunStarted)
         assert not started or number == 1, f"event {number}: the run is started again"
-        if ended and not isinstance(event, _AFTER_THE_END):
-            raise AssertionError(f"event {number}: {event.type} after the end of the run")
-        ended = number if isinstance(event, ENDS) else 0
+        assert not ended, f"event {number}: {event.type} after the end of the run"
+        ended = isinstance(event, ENDS)
 
 
 def check_outcomes(events: Sequence[e.Event]) -> None:

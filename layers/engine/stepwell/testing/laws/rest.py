@@ -13,6 +13,7 @@ from collections.abc import Sequence, Set
 from stepwell.core import events as e
 from stepwell.core.records import HookRow, HookStatus, Millis, RunHeader, RunStatus, StepRow, Wait
 from stepwell.core.state import RunState, fold
+from stepwell.engine.settle import SHOWN_WAITS
 from stepwell.testing.facts import RunFacts
 from stepwell.testing.laws.rows import read_output
 
@@ -22,8 +23,6 @@ _STATUS = {
     "cancelled": RunStatus.CANCELLED,
     "running": RunStatus.SUSPENDED,
 }
-#: Waits that a header shows.
-_SHOWN = 100
 
 
 def check_rest(facts: RunFacts) -> None:
@@ -75,7 +74,7 @@ def check_header(events: Sequence[e.Event], header: RunHeader) -> None:
 
 def _check_shown(waits: Sequence[Wait], header: RunHeader) -> None:
     assert waits or header.waiting, "the run waits, and nothing can wake it"
-    shown = min(len(waits), _SHOWN)
+    shown = min(len(waits), SHOWN_WAITS)
     assert len(header.waiting) == shown, f"header: waits {header.waiting}, the log: {waits}"
     unknown = [wait for wait in header.waiting if wait not in waits]
     assert not unknown, f"header: waits for {unknown}, the log: {waits}"

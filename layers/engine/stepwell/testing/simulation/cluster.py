@@ -149,6 +149,9 @@ class Cluster:
 
     def replace_dead(self) -> None:
         """Where a process died, another one takes its place; callers who are done go."""
+        for process in self.processes():
+            if process.dead and process.engine is not None:
+                process.engine.close()
         for place in (self.workers, self.steppers):
             for n, process in enumerate(place):
                 if process.dead:
@@ -202,8 +205,9 @@ class Cluster:
         return (
             self.loop.now(),
             self._rows(),
-            repr((self.queue.letters, self.queue.dead, self.steps.letters, self.steps.dead)),
-            repr((self.scheduler.standing, self.scheduler.deleted, self.left)),
+            repr((self.queue.contents(), self.steps.contents())),
+            repr((self.scheduler.standing, self.scheduler.deleted, self.scheduler.lost)),
+            repr(self.left),
             tuple(
                 (
                     *(each.name, each.what, each.frozen, each.busy, tuple(each.learned)),

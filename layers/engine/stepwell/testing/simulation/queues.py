@@ -102,6 +102,10 @@ class SimulatedQueue:
         times = (letter.visible_at for letter in self.letters if letter.visible_at > now)
         return min(times, default=None)
 
+    def contents(self) -> tuple[object, ...]:
+        """All that decides what can still come from it."""
+        return (self.letters, self.dead, self.buried, self.done_with)
+
     def holds(self, run_id: str) -> bool:
         """Whether there is a message of a run, also one that is being worked on."""
         return any(letter.group == run_id for letter in self.letters)
@@ -126,6 +130,12 @@ class FifoQueue(SimulatedQueue):
     """Implements the `Queue` port. Of a group only the oldest message can be received."""
 
     _known: dict[tuple[str, bytes], Millis] = field(default_factory=dict)
+
+    def contents(self) -> tuple[object, ...]:
+        """Also which bodies it would drop."""
+        now = self.now()
+        known = sorted(key for key, until in self._known.items() if until > now)
+        return (self.letters, self.dead, self.buried, self.done_with, known)
 
     async def send(self, message: Message) -> None:
         """Send to the group of the message's run. Equal bodies within five minutes are one."""

@@ -21,7 +21,7 @@ from stepwell.core.records import Millis
 
 #: How long, in seconds, and how often a thread may be silent before it counts as waiting for us.
 _SILENCE = 0.02
-_SILENCES = 10
+_SILENCES = 50
 
 
 class _Selector(selectors.DefaultSelector):
