@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, NoReturn
@@ -153,15 +153,18 @@ def _be_the_run(wanted: Wanted, folder: Path, log: Path) -> NoReturn:
 
 def _wait(child: int, seconds: float) -> int | None:
     """The exit code of a run; None if it had to be cut."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
+    cut = threading.Event()
+
+    def kill() -> None:
+        cut.set()
+        os.killpg(child, signal.SIGKILL)
+
+    timer = threading.Timer(seconds, kill)
+    timer.start()
+    _, status = os.waitpid(child, 0)
+    timer.cancel()
+    timer.join()
+    return None if cut.is_set() else os.waitstatus_to_exitcode(status)
 
 
 def _read_once() -> None:

@@ -1,7 +1,7 @@
 """Simulations by chance and by search: for seconds in a test, for hours with `make soak`.
 
     make soak SECONDS=600                 as many as the time allows, from a fresh seed
-    make soak SEED=approval/7f3a          one of them again, with its whole trace
+    make soak SEED='one hook/7f3a-12'     one of them again, with its whole trace
     make soak SECONDS=60 STORY=approval   one story alone
 
 What goes wrong is printed with the seed that brings it back. Ends with `0 violations`, or fails.
@@ -98,12 +98,15 @@ def again(name: str) -> int:
             sim.run(Seeded(name))
             sim.check()
         except Exception:
-            traceback.print_exc()
-            return 1
-        finally:
-            print("\n".join(sim.trace))
-            for run_id in sim.run_ids():
-                print(run_id, *sim.facts(run_id).events, sep="\n  ")
+            wrong = traceback.format_exc()
+        else:
+            wrong = ""
+        print("\n".join(sim.trace))
+        for run_id in sim.run_ids():
+            print(run_id, *sim.facts(run_id).events, sep="\n  ")
+    if wrong:
+        print(wrong)
+        return 1
     print("0 violations")
     return 0
 
@@ -111,7 +114,7 @@ def again(name: str) -> int:
 def soak(seconds: float, first: str, only: str | None) -> int:
     """Play as many as the time allows."""
     tally, until, told = Tally(), time.monotonic() + seconds, time.monotonic()
-    print(f"seed {first}")
+    print(f"first seed {first}")
     for story, seed in seeds(first):
         if only is not None and story.name != only:
             continue
@@ -136,11 +139,16 @@ def soak(seconds: float, first: str, only: str | None) -> int:
 
 def main() -> int:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", default="")
-    parser.add_argument("--story", default="", choices=["", *sorted(BY_NAME)])
+    parser.add_argument("--seed", default="", help="STORY/SEED: play that one again")
+    parser.add_argument("--story", default="", help=f"one of {', '.join(sorted(BY_NAME))}")
     options = parser.parse_args()
+    story = options.seed.rpartition("/")[0] or options.story
+    if story and story not in BY_NAME:
+        parser.error(f"there is no story {story!r}; there are {', '.join(sorted(BY_NAME))}")
     logging.disable(logging.CRITICAL)  # a faulty world has much to say
     if "/" in options.seed:
         return again(options.seed)

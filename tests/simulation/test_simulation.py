@@ -126,6 +126,15 @@ def test_time_stands_still_until_nothing_else_can_happen() -> None:
         assert passing == ["3600000 ms pass", "600000 ms pass", "600000 ms pass"]
 
 
+def test_who_waited_in_vain_to_ask_is_named() -> None:
+    with Simulation() as sim:
+        sim.ask("starts", lambda client: client.start(scenarios.asked))
+        sim.answer("question", 1)
+        sim.answer("qeustion", 2)
+        sim.run()
+        assert sim.unasked == ["answers qeustion"]
+
+
 def test_a_lost_timer_is_made_up_for_by_the_sweep_alone() -> None:
     with Simulation(faults=Faults(lost_timers=1)) as sim:
         sim.ask("starts", lambda client: client.start(scenarios.slept))

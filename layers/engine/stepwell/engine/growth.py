@@ -102,10 +102,13 @@ def warn(
     limits: Limits,
     tell: Callable[[str], object] | None,
 ) -> None:
-    """Say which limits a run has come near to since `before`, in the log and to `tell`."""
+    """Say which limits a run has come near to since `before`, in the log and to `tell`.
+
+    Not of one that has gone beyond: that is said by how the run ended.
+    """
     for limit in Extent.__slots__:
         most, value = getattr(limits, limit), getattr(now, limit)
-        if getattr(before, limit) < most * _NEAR <= value:
+        if getattr(before, limit) < most * _NEAR <= value <= most:
             _LOG.warning(
                 "run %s is near a limit: %d of at most %d %s; above it the run fails, so split the "
                 "work: start a run of its own for what is left",

@@ -346,18 +346,33 @@ class Performer:
         event = outcome_event(entry, outcome, self._turn.journal.now(), self._fraction())
         log_failure(self._turn.run_id, event)
         if isinstance(event, e.StepCompleted | e.StepFailed):
-            self._record(event, getattr(outcome, "value", None))
+            self._turn.journal.record(event)
             if entry.checkpointed and isinstance(event, e.StepCompleted):
                 self._dead_checkpoints.append(command.id)
-            hook_ids = hooks.open_hooks_of(self._turn, command.id)
-            return self._close(hook_ids) if hook_ids else None
+            value = getattr(outcome, "value", None)
+            if self._turn.overtakes:
+                return self._tell_durably(event, value)
+            return self._tell(event, value)
         self._turn.journal.record(event)
         if isinstance(event, e.StepRetryScheduled):
             self._place(command)
         return None
 
-    async def _close(self, hook_ids: list[str]) -> None:
-        await hooks.close_all(self._turn, hook_ids)
+    async def _tell_durably(self, event: e.StepCompleted | e.StepFailed, value: Any) -> None:
+        # The code that goes on from here may be what killed the process the last time. Then it is
+        # not the step that shall be tried again, and blamed in the end.
+        await self._turn.journal.flush()
+        closing = self._tell(event, value)
+        if closing is not None:
+            await closing
+
+    def _tell(
+        self, event: e.StepCompleted | e.StepFailed, value: Any
+    ) -> Coroutine[Any, Any, None] | None:
+        """Tell the code what its step came to; close the hooks that the step has left."""
+        self._feed(event, value)
+        hook_ids = hooks.open_hooks_of(self._turn, event.step)
+        return hooks.close_all(self._turn, hook_ids) if hook_ids else None
 
     def _opened(self, row: HookRow) -> None:
         if row.status == "PENDING":
@@ -403,8 +418,11 @@ class Performer:
         if event is not None:
             self._record(event)
 
-    def _record(self, event: e.Event, value: Any = None) -> None:
+    def _record(self, event: e.Event) -> None:
         self._turn.journal.record(event)
+        self._feed(event)
+
+    def _feed(self, event: e.Event, value: Any = None) -> None:
         if isinstance(event, e.StepCompleted):
             self._replay.feed(event, value)
         else:

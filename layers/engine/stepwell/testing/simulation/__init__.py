@@ -4,6 +4,7 @@ See `stepwell.testing.simulation.simulation`.
 """
 
 from stepwell.testing.simulation.choices import Chosen, Explorer, FirstOf, Pruned, Seeded
+from stepwell.testing.simulation.cluster import Request
 from stepwell.testing.simulation.faults import ANY, Faults
 from stepwell.testing.simulation.simulation import Simulation, Unsettled
 
@@ -14,6 +15,7 @@ __all__ = [
     "Faults",
     "FirstOf",
     "Pruned",
+    "Request",
     "Seeded",
     "Simulation",
     "Unsettled",

@@ -60,6 +60,11 @@ class Request:
     result: Any = None
     error: Exception | None = None
 
+    @property
+    def answered(self) -> bool:
+        """Whether its caller was told something."""
+        return self.result is not None or self.error is not None
+
 
 @dataclass(slots=True)
 class Record:

@@ -1,7 +1,7 @@
 """A whole deployment in one thread, in which nothing happens unless it is chosen to happen.
 
     with Simulation(faults=Faults(crashes=1)) as sim:
-        sim.ask("start", lambda client: client.start(refund, order))
+        sim.ask("start", lambda c: c.with_options(idempotency_key="1").start(refund, order))
         sim.answer("approval", {"approved": True})
         sim.run(Seeded(42))
         sim.check()
@@ -50,6 +50,10 @@ class Unsettled(AssertionError):
 
 class Simulation:
     """One simulated deployment, from its beginning to its rest.
+
+    A caller whose process dies asks again, as somebody does who got no reply: give starts a key, or
+    there are two runs. `run` and `step` let things happen; `check` holds all laws, and is not
+    called by itself. `trace` and `chosen` tell what happened, a `Request` what its caller was told.
 
     `skews` are how far the workers' clocks are off, in ms, in turn; with `paged`, a run is read in
     pages between which others write. `seed` fixes ids; who decides what happens is given to `run`.
@@ -130,19 +134,24 @@ class Simulation:
 
     def run(self, choices: Choices | None = None) -> None:
         """Let things happen until nothing can happen any more by itself."""
-        choices = choices or FirstOf()
-        cluster = self.cluster
         for _ in range(_MOST_ACTIONS):
-            cluster.go_on()
-            actions = possible(cluster) or self._rescue()
-            if not actions:
+            if not self.step(choices):
                 return
-            chosen = choices.choose(actions, cluster.state) if len(actions) > 1 else 0
-            if len(actions) > 1:
-                self.chosen.append(chosen)
-            self.trace.append(actions[chosen].label)
-            actions[chosen].do()
-        raise Unsettled(f"no rest after {_MOST_ACTIONS} actions")
+        raise Unsettled(f"no rest after {_MOST_ACTIONS} actions, the last one {self.trace[-1]!r}")
+
+    def step(self, choices: Choices | None = None) -> bool:
+        """Let one thing happen. Whether there was one that could."""
+        self.cluster.go_on()
+        actions = possible(self.cluster) or self._rescue()
+        if not actions:
+            return False
+        chosen = 0
+        if len(actions) > 1:
+            chosen = (choices or FirstOf()).choose(actions, self.cluster.state)
+            self.chosen.append(chosen)
+        self.trace.append(actions[chosen].label)
+        actions[chosen].do()
+        return True
 
     def perform(self, label: str) -> None:
         """Let one thing happen, by its label or the end of it; for scripts."""
@@ -254,6 +263,11 @@ class Simulation:
             in_queue=cluster.queue.holds(run_id) or bool(cluster.frozen),
         )
         return cluster.done(gathered)
+
+    @property
+    def unasked(self) -> list[str]:
+        """Requests that never began, since what they wait for was never there."""
+        return [each.name for each in self.cluster.requests if not each.begun and not each.answered]
 
     def check(self) -> None:
         """All laws, on all runs; and what callers were told must be true."""
