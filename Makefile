@@ -72,9 +72,11 @@ lint: setup ## Check style, formatting and the direction of imports
 type: setup ## Check types
 	$(BIN)/mypy $(TYPED:%=-p %)
 
+# Those of the wire make thousands of clients, which processes that did much else before are slow at.
 .PHONY: test
 test: setup ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m pytest -n $(JOBS) tests/wire)
 
 # Where Pythons differ: the loop, tasks and threads that replay rests on. Adapters and doors do not,
 # nor do the orders in which processes get on.

@@ -188,7 +188,7 @@ def test_a_fault_at_the_first_attempts_of_all_requests_changes_nothing(
 #: A fault, at how many attempts, and at every how manyth request.
 FAULTS = [
     pytest.param(LOST, ATTEMPTS, 1, id="lost each time"),
-    pytest.param(THROTTLED, ATTEMPTS, 1, id="throttled each time"),
+    pytest.param(THROTTLED, ATTEMPTS, 2, id="throttled each time"),
     pytest.param(LOST, 1, 6, id="lost once"),
     pytest.param(THROTTLED, 1, 9, id="throttled once"),
     pytest.param(RESET, 1, 9, id="reset once"),
