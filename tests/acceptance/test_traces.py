@@ -176,6 +176,7 @@ def test_a_zombie_does_not_write_an_older_header_over_an_ended_run(drive: Drive)
         worker: store.load
         worker: store.append
         worker: store.append
+        worker: store.append
         worker: store.update_header
         zombie thaws
         zombie: store.update_header

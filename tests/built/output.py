@@ -49,6 +49,10 @@ _VALUES = {
     "STEPWELL_MAX_RECEIVE_COUNT": "10",
     "STEPWELL_WORKFLOWS": "workflows",
     "STEPWELL_INLINE_LIMIT": "8192",
+    "STEPWELL_EVENT_LIMIT": "5000",
+    "STEPWELL_HISTORY_LIMIT": "2000000",
+    "STEPWELL_STEP_LIMIT": "4000",
+    "STEPWELL_IDLE_HOP_LIMIT": "20",
 }
 #: Where the outside world of the examples would be; nothing is asked of it here.
 _OUTSIDE = Path(tempfile.gettempdir()) / "nobody.sqlite3"
