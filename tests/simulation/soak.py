@@ -30,7 +30,7 @@ MIXTURES = (
     Faults(crashes=2, freezes=2),
     Faults(throttled=4, lost_replies=4),
     Faults(doubled=4, redriven=4, delays=8),
-    Faults(lost_timers=2, crashes=2, delays=4),
+    Faults(lost_timers=2, crashes=2, stale=2, delays=4),
     Faults(denied=3, vanished=1, crashes=1),
 )
 SKEWS = ((0,), (0, 1_500, -1_500), (-60_000, 60_000))

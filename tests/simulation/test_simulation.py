@@ -95,6 +95,21 @@ def test_an_explorer_goes_through_every_order_once() -> None:
     assert len(traces) == explorer.explored > 10
 
 
+def test_a_sweep_whose_index_lags_finds_it_the_next_time() -> None:
+    with Simulation(faults=Faults(lost_timers=1, stale=1)) as sim:
+        sim.ask("starts", lambda client: client.start(scenarios.slept))
+        while not sim.cluster.scheduler.due():
+            sim.step()
+        sim.perform("is lost")
+        while sim.trace[-1] != "the sweep finds what is overdue":
+            sim.step()
+        sim.perform("store.overdue_runs: stale")
+        sim.run()
+        sim.check()
+        assert sim.headers()[0].status is RunStatus.COMPLETED
+        assert sim.cluster.record.swept == 2
+
+
 def test_a_simulation_that_goes_round_in_circles_says_so() -> None:
     """A process that dies whenever it takes up its message never comes to an end."""
 
@@ -111,9 +126,10 @@ def test_a_simulation_that_goes_round_in_circles_says_so() -> None:
 
 def test_each_kind_of_fault_comes() -> None:
     found: set[str] = set()
+    plenty = replace(ANY, lost_timers=9, stale=9)
     for seed in range(40):
         for name in ("asked elsewhere", "sleep"):
-            with _play(BY_NAME[name], seed) as sim:
+            with _play(BY_NAME[name], seed, plenty) as sim:
                 found |= {kind for kind, count in sim.injected().items() if count}
     assert found == set(ANY.budget())
 

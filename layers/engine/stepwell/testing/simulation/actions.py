@@ -176,6 +176,8 @@ def _of_process(cluster: Cluster, process: Process) -> Iterator[Action]:
         for kind, verdict in _VERDICTS:
             if left[kind] and (call.writes or verdict is Verdict.THROTTLED):
                 yield _fault(cluster, kind, f"{label}: {verdict}", _give(call, verdict))
+        if call.may_lag and left["stale"]:
+            yield _fault(cluster, "stale", f"{label}: stale", _give(call, Verdict.STALE))
         if call.writes and of_caller and left["vanished"]:
             for verdict in (Verdict.DIES_BEFORE, Verdict.DIES_AFTER):
                 vanish = partial(_vanish, cluster, process, call, verdict)

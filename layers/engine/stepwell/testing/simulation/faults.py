@@ -16,6 +16,7 @@ class Faults:
     again. `doubled`: a message of the step queue is delivered twice at once, a schedule fires
     twice, or one that was deleted fires. `lost_timers`: a schedule is deleted without having fired.
     `redriven`: a message that was done with, or a dead letter, comes again behind all others.
+    `stale`: an index does not show yet what a sweep looks for.
     `delays`: time passes while work is under way, up to the next moment at which something is due.
     """
 
@@ -28,6 +29,7 @@ class Faults:
     doubled: int = 0
     lost_timers: int = 0
     redriven: int = 0
+    stale: int = 0
     delays: int = 0
 
     def budget(self) -> dict[str, int]:
@@ -46,5 +48,6 @@ ANY = Faults(
     doubled=2,
     lost_timers=1,
     redriven=2,
+    stale=1,
     delays=4,
 )

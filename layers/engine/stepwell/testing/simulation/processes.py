@@ -69,6 +69,8 @@ class Verdict(StrEnum):
     THROTTLED = "throttled"
     #: It is made, and nobody learns of it.
     REPLY_LOST = "reply lost"
+    #: It is answered from an index that shows nothing yet.
+    STALE = "stale"
     #: It is refused for good, as by a missing permission.
     DENIED = "denied"
     #: The process dies before it, or after it.
@@ -92,6 +94,11 @@ class PortCall:
     def writes(self) -> bool:
         """Whether it changes something."""
         return any(not each.startswith("?") for each in self.touches)
+
+    @property
+    def may_lag(self) -> bool:
+        """Whether it reads an index, to find runs."""
+        return self.name.startswith("store.overdue_")
 
     @property
     def touches(self) -> frozenset[str]:
@@ -183,7 +190,7 @@ class Process:
         if verdict is Verdict.DIES_BEFORE:
             self.die()
             raise Crash
-        result = await make()
+        result = () if verdict is Verdict.STALE else await make()
         if verdict is Verdict.DIES_AFTER:
             self.die()
         if self.dead:
