@@ -72,11 +72,10 @@ lint: setup ## Check style, formatting and the direction of imports
 type: setup ## Check types
 	$(BIN)/mypy $(TYPED:%=-p %)
 
-# Those of the wire make thousands of clients, which processes that did much else before are slow at.
+# Slow tests stand together, so whoever has none left takes over some of another's.
 .PHONY: test
 test: setup ## Run the tests
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
-	$(if $(ARGS),,$(BIN)/python -m pytest -n $(JOBS) tests/wire)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # Where Pythons differ: the loop, tasks and threads that replay rests on. Adapters and doors do not,
 # nor do the orders in which processes get on.

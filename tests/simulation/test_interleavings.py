@@ -105,14 +105,14 @@ def _ends(*results: str | None) -> frozenset[tuple[RunStatus, str | None]]:
 _ONE, _TWO = ("question", 1), ("question", 2)
 WHOLE = (
     Search(story=_story("asked", _ONE), ends=_ends("1")),
-    Search(story=_story("asked", _ONE, _TWO), ends=_ends("1", "2")),
     Search(story=_story("asked", _ONE, cancelled=True), ends=_ends("1", None)),
 )
 _ALONE = _story("asked", _ONE)
 PARTS = (
-    Search(story=_ALONE, faults=Faults(crashes=1), ends=_ends("1"), depth=11),
-    Search(story=_ALONE, faults=Faults(freezes=1), ends=_ends("1"), depth=11),
+    Search(story=_ALONE, faults=Faults(crashes=1), ends=_ends("1"), depth=10),
+    Search(story=_ALONE, faults=Faults(freezes=1), ends=_ends("1"), depth=9),
     Search(story=_ALONE, faults=Faults(lost_replies=1), ends=_ends("1"), depth=11),
+    Search(story=_story("asked", _ONE, _TWO), ends=_ends("1", "2"), depth=13),
     Search(story=_ALONE, faults=Faults(redriven=1), ends=_ends("1"), depth=11),
     Search(story=_story("asked", _ONE, _ONE), ends=_ends("1"), depth=12),
     Search(story=_story("asked", _ONE, _TWO, cancelled=True), ends=_ends("1", "2", None), depth=9),
