@@ -186,7 +186,7 @@ def test_every_wake_up_of_a_blocked_run_is_one_turn_and_no_more() -> None:
             assert env.turns[-1] is TurnEnd.BLOCKED
 
 
-@step(dispatch="worker")
+@step(name="idle.work", dispatch="worker")
 async def work() -> str:
     if GATE:
         WAITING.append(1)

@@ -21,31 +21,31 @@ from stepwell.testing.local_facts import all_local_facts
 Change = Callable[[RunFacts], RunFacts]
 
 
-@step(name="asks")
+@step(name="laws.asks")
 async def asks() -> Any:
     """Waits in its middle."""
     return await step_hook("inside")
 
 
-@step(name="fails", retry=RetryPolicy(initial="1h", jitter="none"))
+@step(name="laws.fails", retry=RetryPolicy(initial="1h", jitter="none"))
 async def fails() -> None:
     """Is tried again."""
     raise RetryableError("later")
 
 
-@step(name="away", dispatch="worker")
+@step(name="laws.away", dispatch="worker")
 async def away() -> None:
     """Made elsewhere."""
 
 
-@step(name="talks", stream=True)
+@step(name="laws.talks", stream=True)
 async def talks() -> Any:
     """Puts out two chunks."""
     for number in range(2):
         yield number
 
 
-@workflow(name="everything")
+@workflow(name="laws.everything")
 async def everything() -> None:
     """Waits for one of each."""
     await talks()
@@ -221,7 +221,7 @@ def test_a_run_with_a_message_may_be_on_its_way(waiting: RunFacts) -> None:
 
 
 def test_a_dispatched_attempt_has_a_maker_and_its_outcome_is_recorded(sent: RunFacts) -> None:
-    with pytest.raises(AssertionError, match="event 2: nobody makes the attempt of 'away:1'"):
+    with pytest.raises(AssertionError, match="event 2: nobody makes the attempt of 'laws.away:1'"):
         check_facts(replace(sent, attempts=frozenset()))
     with pytest.raises(AssertionError, match="nobody makes the attempt"):
         check_facts(replace(sent, attempts=frozenset({7})))
@@ -241,8 +241,8 @@ def test_the_row_of_a_dispatched_step_tells_what_is_recorded(waiting: RunFacts) 
 
 def test_an_outcome_that_nobody_recorded(sent: RunFacts, waiting: RunFacts) -> None:
     [row] = waiting.rows.steps
-    unrecorded = replace(row, run_id=sent.run_id, step="away:1", order=2)
-    with pytest.raises(AssertionError, match="step 'away:1': its row has an outcome, unrecorded"):
+    unrecorded = replace(row, run_id=sent.run_id, step="laws.away:1", order=2)
+    with pytest.raises(AssertionError, match="step 'laws.away:1': its row has an outcome, unrecorded"):
         check_reports(fold(sent.events), (unrecorded,))
 
 
@@ -266,7 +266,7 @@ def test_an_ended_run_leaves_nothing_open(stepwell_env: Environment) -> None:
         with pytest.raises(AssertionError) as broken:
             check_facts(change(facts))
         assert says in str(broken.value)
-    late = another_hook(**CLOSED, step="asks:1")
+    late = another_hook(**CLOSED, step="laws.asks:1")
     check_facts(late(facts))
 
 
