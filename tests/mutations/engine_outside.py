@@ -233,7 +233,7 @@ ATTEMPTS = (
     Mutation(
         id="outcome-dropped",
         module=_ATTEMPT,
-        was="        if standing.cancelled or standing.order != ended.order:\n            return AttemptEnd.NOTHING\n",
+        was="        if standing.cancelled:\n            return AttemptEnd.NOTHING\n",
         becomes="",
         protects="the outcome of an attempt that nobody waits for is dropped",
         killed_by=(f"{_RACES}test_the_outcome_of_a_loser_that_was_not_told_in_time_is_dropped",),

@@ -461,8 +461,8 @@ EFFECTS = (
     Mutation(
         id="redelivered-attempts-count",
         module=_PERFORM,
-        was="        if self._turn.overtakes:\n",
-        becomes="        if False:\n",
+        was="        if self._turn.overtakes:\n            # The last delivery",
+        becomes="        if False:\n            # The last delivery",
         protects="attempts are counted when a message comes again: a step that kills ends",
         killed_by=(
             "tests/integration/test_steps.py::test_a_step_whose_process_always_dies_is_given_up",

@@ -48,7 +48,7 @@ MUTATIONS = (
     Mutation(
         id="no-answer-after-the-end",
         module="engine/answering.py",
-        was="if header is None or not header.status.terminal:",
+        was="if not header.status.terminal:",
         becomes="if True:",
         protects="an answer is refused once its run has ended, whatever its row says",
         killed_by=(
