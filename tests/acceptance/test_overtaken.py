@@ -26,6 +26,39 @@ from stepwell.core.records import HookStatus, RunStatus
 from stepwell.errors import HookExpired
 from tests.acceptance.drive import Drive
 
+#: An attempt is dispatched and claimed, and its run waits for it.
+CLAIMED = """
+    worker: store.append
+    worker: steps.send
+    stepper: store.load
+    stepper: store.put_step
+    worker: store.update_header
+    worker: m.delete
+"""
+#: Then the run is cancelled: it is in the log, and the attempt is not told yet.
+CANCELLED = """
+    bob comes
+    bob: store.get_header
+    bob: queue.send
+    bob: store.request_cancel
+    worker: store.load
+    worker: store.append
+"""
+#: Or the attempt freezes before it opens its hook, is taken for dead, and thaws after the end.
+TAKEN_FOR_DEAD = """
+    stepper: store.put_hook: freezes
+    stepper: store.load
+    stepper: store.put_step
+    stepper: queue.send
+    stepper: s.delete
+    worker: store.load
+    worker: store.append
+    worker: store.update_header
+    worker: m.delete
+    zombie thaws
+    zombie: store.put_hook
+"""
+
 
 @pytest.fixture(autouse=True)
 def _world() -> Outside:
@@ -142,19 +175,7 @@ def test_an_attempt_that_was_called_off_tells_nobody_of_its_hook(drive: Drive) -
     drive.ask("bob", lambda client: client.cancel(drive.sim.run_ids()[0]))
     eve = drive.answer("eve", "question", "yes")
     drive.follow(
-        """
-        worker: store.append
-        worker: steps.send
-        stepper: store.load
-        stepper: store.put_step
-        worker: store.update_header
-        worker: m.delete
-        bob comes
-        bob: store.get_header
-        bob: queue.send
-        bob: store.request_cancel
-        worker: store.load
-        worker: store.append
+        f"""{CLAIMED}{CANCELLED}
         worker: store.put_step
         worker: store.load
         stepper: store.put_hook
@@ -175,19 +196,7 @@ def test_a_hook_of_an_attempt_that_was_called_off_and_died_is_closed(drive: Driv
     _start(drive, elsewhere)
     drive.ask("bob", lambda client: client.cancel(drive.sim.run_ids()[0]))
     drive.follow(
-        """
-        worker: store.append
-        worker: steps.send
-        stepper: store.load
-        stepper: store.put_step
-        worker: store.update_header
-        worker: m.delete
-        bob comes
-        bob: store.get_header
-        bob: queue.send
-        bob: store.request_cancel
-        worker: store.load
-        worker: store.append
+        f"""{CLAIMED}{CANCELLED}
         worker: store.put_step
         worker: store.load
         stepper: store.put_hook: dies after
@@ -202,19 +211,7 @@ def test_whoever_calls_an_attempt_off_knows_of_the_hook_that_it_has_opened(drive
     _start(drive, elsewhere)
     drive.ask("bob", lambda client: client.cancel(drive.sim.run_ids()[0]))
     drive.follow(
-        """
-        worker: store.append
-        worker: steps.send
-        stepper: store.load
-        stepper: store.put_step
-        worker: store.update_header
-        worker: m.delete
-        bob comes
-        bob: store.get_header
-        bob: queue.send
-        bob: store.request_cancel
-        worker: store.load
-        worker: store.append
+        f"""{CLAIMED}{CANCELLED}
         stepper: store.put_hook
         stepper: store.get_step
         worker: store.put_step
@@ -284,24 +281,7 @@ def test_a_hook_that_is_opened_after_the_end_of_its_run_takes_no_answer(drive: D
     _start(drive, once_elsewhere)
     bob = drive.answer("bob", "question", "yes")
     drive.follow(
-        """
-        worker: store.append
-        worker: steps.send
-        stepper: store.load
-        stepper: store.put_step
-        worker: store.update_header
-        worker: m.delete
-        stepper: store.put_hook: freezes
-        stepper: store.load
-        stepper: store.put_step
-        stepper: queue.send
-        stepper: s.delete
-        worker: store.load
-        worker: store.append
-        worker: store.update_header
-        worker: m.delete
-        zombie thaws
-        zombie: store.put_hook
+        f"""{CLAIMED}{TAKEN_FOR_DEAD}
         bob comes
         bob: store.get_hook
         bob: store.get_header
@@ -319,24 +299,7 @@ def test_a_hook_that_is_opened_after_the_end_of_its_run_takes_no_answer(drive: D
 def test_an_overtaken_attempt_closes_what_it_opened_after_the_end(drive: Drive) -> None:
     _start(drive, once_elsewhere)
     drive.follow(
-        """
-        worker: store.append
-        worker: steps.send
-        stepper: store.load
-        stepper: store.put_step
-        worker: store.update_header
-        worker: m.delete
-        stepper: store.put_hook: freezes
-        stepper: store.load
-        stepper: store.put_step
-        stepper: queue.send
-        stepper: s.delete
-        worker: store.load
-        worker: store.append
-        worker: store.update_header
-        worker: m.delete
-        zombie thaws
-        zombie: store.put_hook
+        f"""{CLAIMED}{TAKEN_FOR_DEAD}
         zombie: store.get_step
         zombie: store.put_step
         zombie: store.load

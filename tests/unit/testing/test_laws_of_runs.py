@@ -242,7 +242,9 @@ def test_the_row_of_a_dispatched_step_tells_what_is_recorded(waiting: RunFacts) 
 def test_an_outcome_that_nobody_recorded(sent: RunFacts, waiting: RunFacts) -> None:
     [row] = waiting.rows.steps
     unrecorded = replace(row, run_id=sent.run_id, step="laws.away:1", order=2)
-    with pytest.raises(AssertionError, match="step 'laws.away:1': its row has an outcome, unrecorded"):
+    with pytest.raises(
+        AssertionError, match="step 'laws.away:1': its row has an outcome, unrecorded"
+    ):
         check_reports(fold(sent.events), (unrecorded,))
 
 
