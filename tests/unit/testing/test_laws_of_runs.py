@@ -221,7 +221,9 @@ def test_a_run_with_a_message_may_be_on_its_way(waiting: RunFacts) -> None:
 
 
 def test_a_dispatched_attempt_has_a_maker_and_its_outcome_is_recorded(sent: RunFacts) -> None:
-    with pytest.raises(AssertionError, match="event 2: nobody makes the attempt of 'laws.away:1'"):
+    with pytest.raises(
+        AssertionError, match=r"event 2: nobody makes the attempt of 'laws\.away:1'"
+    ):
         check_facts(replace(sent, attempts=frozenset()))
     with pytest.raises(AssertionError, match="nobody makes the attempt"):
         check_facts(replace(sent, attempts=frozenset({7})))
@@ -243,7 +245,7 @@ def test_an_outcome_that_nobody_recorded(sent: RunFacts, waiting: RunFacts) -> N
     [row] = waiting.rows.steps
     unrecorded = replace(row, run_id=sent.run_id, step="laws.away:1", order=2)
     with pytest.raises(
-        AssertionError, match="step 'laws.away:1': its row has an outcome, unrecorded"
+        AssertionError, match=r"step 'laws\.away:1': its row has an outcome, unrecorded"
     ):
         check_reports(fold(sent.events), (unrecorded,))
 
