@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
@@ -39,14 +39,28 @@ def laws_of(suite: ModuleType, *, without: Sequence[str] = ()) -> dict[str, Func
 
 
 class EmulatorClock(SkippingClock):
-    """A clock that the emulator's queues and schedules go by as well."""
+    """A clock that the emulator's queues and schedules go by as well.
 
-    def __init__(self, emulator: Emulator, start: Millis) -> None:
+    Scheduler fires what is due, and deletes it, as soon as its clock has moved. What came due is
+    therefore noted before.
+    """
+
+    def __init__(
+        self, emulator: Emulator, start: Millis, schedules: Callable[[], Mapping[str, Millis]]
+    ) -> None:
         super().__init__(start)
         self._emulator = emulator
+        self._schedules = schedules
+        self._due: set[str] = set()
         emulator.stand(start / 1000)
 
+    def take_due(self) -> set[str]:
+        """The schedules that have come due since this was last asked."""
+        due, self._due = self._due, set()
+        return due
+
     def _move(self, time: Millis) -> None:
+        self._due |= {name for name, at in self._schedules().items() if at <= time}
         super()._move(time)
         self._emulator.stand(time / 1000)
 
@@ -125,7 +139,7 @@ def open_deployment(emulator: Emulator) -> Deployment:
     )["QueueUrl"]
     inbox_url = sqs.create_queue(QueueName=f"{name}-inbox")["QueueUrl"]
     clients.scheduler.create_schedule_group(Name=name)
-    clock = EmulatorClock(emulator, START)
+    clock = EmulatorClock(emulator, START, lambda: _schedules(clients, name))
     queue, inbox = SqsQueue(clients, url), InboxQueue(clients, inbox_url)
     target = ScheduleTarget(
         group=name,
@@ -153,7 +167,7 @@ def open_deployment(emulator: Emulator) -> Deployment:
     )
 
 
-async def _fire_due(clients: Clients, clock: SkippingClock, queue: SqsQueue, name: str) -> int:
+async def _fire_due(clients: Clients, clock: EmulatorClock, queue: SqsQueue, name: str) -> int:
     """Hand on what the inbox lets go, and wait until Scheduler has fired all that is due."""
     sqs, fired = clients.sqs, 0
     inbox_url = sqs.get_queue_url(QueueName=f"{name}-inbox")["QueueUrl"]
@@ -164,21 +178,20 @@ async def _fire_due(clients: Clients, clock: SkippingClock, queue: SqsQueue, nam
             await queue.send(load_message(message["Body"]))
             sqs.delete_message(QueueUrl=inbox_url, ReceiptHandle=message["ReceiptHandle"])
             fired += 1
-    due = [at for at in _schedules(clients, name) if at <= clock.now()]
     until(
         "schedules that are due have fired",
-        lambda: all(at > clock.now() for at in _schedules(clients, name)) or None,
+        lambda: all(at > clock.now() for at in _schedules(clients, name).values()) or None,
     )
-    return fired + len(due)
+    return fired + len(clock.take_due())
 
 
-def _schedules(clients: Clients, group: str) -> list[Millis]:
-    """The times of the group's schedules."""
-    scheduler, times = clients.scheduler, []
+def _schedules(clients: Clients, group: str) -> Mapping[str, Millis]:
+    """The group's schedules, by name, and their times."""
+    scheduler, times = clients.scheduler, {}
     for each in scheduler.list_schedules(GroupName=group)["Schedules"]:
         with suppress(scheduler.exceptions.ResourceNotFoundException):  # it has fired meanwhile
             found = scheduler.get_schedule(GroupName=group, Name=each["Name"])
-            times.append(at_ms(found["ScheduleExpression"]))
+            times[each["Name"]] = at_ms(found["ScheduleExpression"])
     return times
 
 
