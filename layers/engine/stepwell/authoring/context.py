@@ -25,6 +25,9 @@ class RunContext(ABC):
     run_id: str
     #: Whether the workflow is a `def` function, whose primitives block.
     blocking: bool
+    #: Whether the history that earlier turns left is still being gone through, or the code's frames
+    #: are let go at the end of a turn. False at the frontier, where the code does what is new.
+    replaying: bool
 
     @abstractmethod
     def step(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 from stepwell.authoring.context import RUN, STEP, StepContext
+from stepwell.authoring.logger import LOGGER
 from stepwell.errors import UsageError
 
 
 class Current:
-    """The current step entry and run. Outside of them each attribute raises `UsageError`."""
+    """The current step entry and run. Outside of them most attributes raise `UsageError`."""
 
     @property
     def run_id(self) -> str:
@@ -47,6 +50,22 @@ class Current:
         """`run id/step id`: the same for every attempt and entry, to hand to the outside."""
         step = self._step("idempotency_key")
         return f"{step.run_id}/{step.step_id}"
+
+    @property
+    def replaying(self) -> bool:
+        """Whether workflow code goes through history again. False in steps and outside a run."""
+        run = RUN.get()
+        return run is not None and run.replaying
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that says each line of a workflow once, and not again on replay.
+
+        In a step, and outside a run, it says every line. Records carry `run_id`, in steps
+        `step_id` and `attempt` too. A turn that dies may have its last lines said again. The
+        logger's name is `stepwell.author`.
+        """
+        return LOGGER
 
     @staticmethod
     def _step(what: str) -> StepContext:

@@ -45,7 +45,8 @@ class Journal:
         self._turn = turn
         self._buffer: list[Event] = []
         self._next = state.last + 1
-        self._loaded = state.last
+        #: The number of the last event before this turn.
+        self.loaded = state.last
         self._commits = 0
         self._committing = False
         self._waiting: list[asyncio.Future[None]] = []
@@ -66,7 +67,7 @@ class Journal:
     @property
     def recorded(self) -> int:
         """How many events were recorded here."""
-        return self.state.last - self._loaded
+        return self.state.last - self.loaded
 
     @property
     def durable(self) -> int:

@@ -123,6 +123,7 @@ class Replay(RunContext):
         self.fresh: list[Command] = []
         self.withdrawn: list[Command] = []
         self.outcome: Outcome | None = None
+        self.replaying = False
         self._workflow = workflow
         self._state = state
         self._texts = texts
@@ -153,14 +154,22 @@ class Replay(RunContext):
             main = function(*args, **kwargs)
         return self.loop._new_task(main, Scope(""), "workflow", context)
 
-    def run(self, history: Sequence[e.Event]) -> None:
-        """Begin, and feed the whole history. `outcome` or `pending` then says what is next."""
+    def run(self, history: Sequence[e.Event], *, new: bool = False) -> None:
+        """Begin, and feed the whole history. `outcome` or `pending` then says what is next.
+
+        `new` says that no pass came before this one, whatever was decided outside meanwhile.
+        """
+        left = 0 if new else len(history) - 1  # the start itself comes before all code
+        self.replaying = left > 0
         with self.loop.running():
             self._drain()
-            for event in history:
+            for event in history[1:]:
                 if self.outcome is not None:
                     break
+                left -= 1
+                self.replaying = left > 0
                 self.feed(event)
+        self.replaying = False
         self._check_leftovers()
 
     @property
@@ -225,6 +234,7 @@ class Replay(RunContext):
     def unwind(self) -> None:
         """End the pass: let the code's frames go, without letting them do anything more."""
         self._over = True
+        self.replaying = True  # what runs now is cleanup that the next pass comes to again
         self.pending.clear()
         swallowed = self.loop.unwind(self._context)
         for primitive, *_ in self._made:

@@ -271,7 +271,8 @@ class Engine:
             return await self._input_unfit(turn, workflow, error, before)
         performer = Performer(turn, replay, self._fraction)
         try:
-            replay.run(history)
+            # Without a first event before this turn, no code of the run was ever at work.
+            replay.run(history, new=not turn.journal.loaded)
             held = await self._perform(turn, replay, performer)
             await performer.stop()
             await turn.puts.settle()
