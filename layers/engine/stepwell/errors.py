@@ -3,7 +3,8 @@
     StepwellError
     ├── DefinitionError            a decorator or option was used wrongly
     ├── UsageError                 a primitive was called where it cannot work
-    │   └── StackNotFound
+    │   ├── StackNotFound
+    │   └── KeyConflict
     ├── FatalError                 raised by authors: do not retry
     ├── RetryableError             raised by authors: retry, perhaps after a stated delay
     ├── NonDeterminismError        the code no longer fits the recorded history
@@ -78,6 +79,18 @@ class UsageError(StepwellError):
 
 class StackNotFound(UsageError):
     """No stack of this name is to be seen with these credentials, in this region."""
+
+
+class KeyConflict(UsageError):
+    """A step's key was used before in this run, by a call that shares no outcome with this one.
+
+    Raised in the workflow, the same on every pass. `key` names one call: give another key to a step
+    of another name, to a call with another input, and after a call that was cancelled.
+    """
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(f"key {key!r}: {message}")
+        self.key = key
 
 
 class FatalError(StepwellError):

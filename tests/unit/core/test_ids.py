@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.core.ids import check_key, check_name, counted, inside, keyed, run_id_for
+from stepwell.core.ids import check_key, check_name, counted, inside, keyed, keyed_step, run_id_for
 from stepwell.errors import DefinitionError
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,20}", fullmatch=True)
@@ -40,13 +40,15 @@ def test_a_key_may_hold_anything() -> None:
 def test_the_forms_of_ids() -> None:
     assert counted("", "charge", 1) == "charge:1"
     assert counted("1.2", "charge", 3) == "1.2/charge:3"
-    assert keyed("charge", "order-7") == "charge@order-7"
+    assert keyed("approval", "order-7") == "approval@order-7"
+    assert keyed_step("charge", "order-7") == "charge=order-7"
     assert inside("review:1", "approval:1") == "review:1>approval:1"
 
 
 _one = st.one_of(
     st.tuples(st.just("counted"), scopes, names, st.integers(1, 99)),
     st.tuples(st.just("keyed"), names, keys),
+    st.tuples(st.just("keyed step"), names, keys),
     st.tuples(st.just("inside counted"), scopes, names, st.integers(1, 9), names, st.integers(1, 9)),
     st.tuples(st.just("inside keyed"), scopes, names, st.integers(1, 9), names, keys),
 )  # fmt: skip
@@ -58,6 +60,8 @@ def made(what: tuple[object, ...]) -> str:
         return counted(*parts)  # type: ignore[arg-type]
     if kind == "keyed":
         return keyed(*parts)  # type: ignore[arg-type]
+    if kind == "keyed step":
+        return keyed_step(*parts)  # type: ignore[arg-type]
     step = counted(*parts[:3])  # type: ignore[arg-type]
     below = counted("", *parts[3:]) if kind == "inside counted" else keyed(*parts[3:])  # type: ignore[arg-type]
     return inside(step, below)

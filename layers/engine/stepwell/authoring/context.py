@@ -31,9 +31,16 @@ class RunContext(ABC):
 
     @abstractmethod
     def step(
-        self, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        definition: StepDefinition,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        key: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Run a step, or take its recorded outcome. Its identity is fixed when first awaited."""
+        """Run a step, or take its recorded outcome. Its identity is fixed when first awaited.
+
+        With a `key` the identity is the key's; `KeyConflict` when that means another call.
+        """
 
     @abstractmethod
     def sleep(self, due: Millis) -> Coroutine[Any, Any, None]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from stepwell.authoring.context import RUN, STEP, StepContext
+from stepwell.authoring.inline_steps import run_inline
 from stepwell.authoring.logger import LOGGER
-from stepwell.errors import UsageError
+from stepwell.core.retry import RetryPolicy
+from stepwell.errors import DurationLike, UsageError
 
 
 class Current:
@@ -66,6 +70,30 @@ class Current:
         logger's name is `stepwell.author`.
         """
         return LOGGER
+
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        key: str | None = None,
+        timeout: DurationLike | None = None,
+        retry: RetryPolicy | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Run a plain function, `async def` or `def`, as a step of the current run.
+
+        Awaited in an `async` workflow, blocking in a `def` one. `name` is what is recorded; `key`
+        names the call, as in `with_options`: without one, calls count by name in their scope.
+        `timeout` and `retry` are those of `step`. The function's arguments and result are recorded
+        by its annotations, and its outcome is as final as that of any step. Outside a run, and in a
+        step, the function is called; in `async` code that call is awaited too.
+
+        Raises `DefinitionError` on a bad name, key or option, and for a function that is declared
+        as a step.
+        """
+        return run_inline(name, function, args, kwargs, key=key, timeout=timeout, retry=retry)
 
     @staticmethod
     def _step(what: str) -> StepContext:

@@ -7,7 +7,6 @@ Inside a step another step is a plain function too: only the outer one is record
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 import typing
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -16,21 +15,22 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Union, overload
 
 from stepwell.authoring.context import RUN, RunContext
 from stepwell.authoring.registry import registry
-from stepwell.core.definitions import Colour, Dispatch, StepDefinition, WorkflowDefinition
-from stepwell.core.durations import to_millis
+from stepwell.authoring.step_options import (
+    checked_dispatch,
+    checked_retry,
+    checked_timeout,
+    colour_of,
+    with_options,
+)
+from stepwell.core.definitions import Dispatch, StepDefinition, WorkflowDefinition
 from stepwell.core.ids import check_name
 from stepwell.core.payload import arguments, returns
-from stepwell.core.records import Millis
 from stepwell.core.retry import RetryPolicy
 from stepwell.errors import DefinitionError, DurationLike, UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-_DEFAULT_RETRY = RetryPolicy()
-#: A step that may take longer than this has a function of its own, so that turns stay short.
-_LONGEST_INLINE: Millis = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,13 @@ class AsyncStep(Generic[P, R]):
     """A step made from `async def`: awaited in an `async` workflow, blocking in a `def` one."""
 
     def __init__(
-        self, definition: StepDefinition, function: Callable[P, Coroutine[Any, Any, R]]
+        self,
+        definition: StepDefinition,
+        function: Callable[P, Coroutine[Any, Any, R]],
+        key: str | None = None,
     ) -> None:
         self.definition = definition
+        self.key = key
         self._function = function
         functools.update_wrapper(self, function)
 
@@ -71,8 +75,29 @@ class AsyncStep(Generic[P, R]):
         run = RUN.get()
         if run is None:
             return self._function(*args, **kwargs)
-        primitive = run.step(self.definition, args, kwargs)
+        primitive = run.step(self.definition, args, kwargs, self.key)
         return run.wait(primitive) if run.blocking else primitive
+
+    def with_options(
+        self,
+        *,
+        key: str | None = None,
+        timeout: DurationLike | None = None,
+        retry: RetryPolicy | None = None,
+        dispatch: Dispatch | None = None,
+    ) -> AsyncStep[P, R]:
+        """The same step with options of its own for the calls made through what is returned.
+
+        `key` names a call in its run, whatever is called before it: the same key with the same
+        input gives the outcome that is recorded or under way, and the body runs once. With another
+        input, or with another step, it raises `KeyConflict` in the workflow. The other options are
+        those of `step`; a timeout above 60 s dispatches the step unless `dispatch` says otherwise.
+        Raises `DefinitionError` on a bad option. Outside a run the options mean nothing.
+        """
+        definition = with_options(
+            self.definition, key=key, timeout=timeout, retry=retry, dispatch=dispatch
+        )
+        return AsyncStep(definition, self._function, self.key if key is None else key)
 
     def __repr__(self) -> str:
         return f"<step {self.definition.name!r}>"
@@ -81,8 +106,11 @@ class AsyncStep(Generic[P, R]):
 class SyncStep(Generic[P, R]):
     """A step made from `def`: called in a `def` workflow, `.aio(...)` in an `async` one."""
 
-    def __init__(self, definition: StepDefinition, function: Callable[P, R]) -> None:
+    def __init__(
+        self, definition: StepDefinition, function: Callable[P, R], key: str | None = None
+    ) -> None:
         self.definition = definition
+        self.key = key
         self._function = function
         functools.update_wrapper(self, function)
 
@@ -99,7 +127,7 @@ class SyncStep(Generic[P, R]):
                 f"step {self.definition.name!r} is a def step and this workflow is async: "
                 f"write await {self.definition.name}.aio(...)"
             )
-        result: R = run.wait(run.step(self.definition, args, kwargs))
+        result: R = run.wait(run.step(self.definition, args, kwargs, self.key))
         return result
 
     def aio(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
@@ -108,7 +136,24 @@ class SyncStep(Generic[P, R]):
         if run is None:
             return _plainly(self._function, *args, **kwargs)
         _refuse_blocking(run, self.definition.name)
-        return run.step(self.definition, args, kwargs)
+        return run.step(self.definition, args, kwargs, self.key)
+
+    def with_options(
+        self,
+        *,
+        key: str | None = None,
+        timeout: DurationLike | None = None,
+        retry: RetryPolicy | None = None,
+        dispatch: Dispatch | None = None,
+    ) -> SyncStep[P, R]:
+        """The same step with options of its own for the calls made through what is returned.
+
+        See `AsyncStep.with_options`.
+        """
+        definition = with_options(
+            self.definition, key=key, timeout=timeout, retry=retry, dispatch=dispatch
+        )
+        return SyncStep(definition, self._function, self.key if key is None else key)
 
     def __repr__(self) -> str:
         return f"<step {self.definition.name!r}>"
@@ -151,7 +196,7 @@ def workflow(
 
 def _make_workflow(function: Callable[P, R], *, name: str | None, version: str) -> Workflow[P, R]:
     name = check_name("workflow", name or str(getattr(function, "__name__", "")))
-    colour = _colour(f"workflow {name!r}", function)
+    colour = colour_of(f"workflow {name!r}", function)
     if colour == "stream":
         raise DefinitionError(f"workflow {name!r}: a workflow cannot be a generator")
     owner = f"workflow {name!r}"
@@ -253,7 +298,7 @@ def _make_step(
 ) -> AsyncStep[..., Any] | SyncStep[..., Any]:
     name = check_name("step", name or str(getattr(function, "__name__", "")))
     owner = f"step {name!r}"
-    colour = _colour(owner, function)
+    colour = colour_of(owner, function)
     if stream != (colour == "stream"):
         raise DefinitionError(
             f"{owner}: stream=True takes an async generator function (async def with yield)"
@@ -262,68 +307,23 @@ def _make_step(
         )
     if identity not in ("input", "name"):
         raise DefinitionError(f'{owner}: identity is "input" or "name", not {identity!r}')
-    limit = _timeout(owner, timeout)
+    limit = checked_timeout(owner, timeout)
     definition = StepDefinition(
         name=name,
         function=function,
         colour=colour,
-        retry=_retry(owner, retry),
+        retry=checked_retry(owner, retry),
         timeout=limit,
         identity=identity,
         arguments=arguments(function, owner),
         result=returns(function, owner, _result_part if stream else None),
         chunk=returns(function, f"output of {owner}", _chunk_part) if stream else None,
-        dispatch=_dispatch(owner, dispatch, limit),
+        dispatch=checked_dispatch(owner, dispatch, limit),
     )
     registry.add_step(definition)
     if colour == "sync":
         return SyncStep(definition, function)
     return AsyncStep(definition, function)
-
-
-def _retry(owner: str, retry: RetryPolicy | None) -> RetryPolicy:
-    if retry is None:
-        return _DEFAULT_RETRY
-    if not isinstance(retry, RetryPolicy):
-        raise DefinitionError(
-            f"{owner}: retry takes a RetryPolicy, such as RetryPolicy(max_attempts=3), not {retry!r}"
-        )
-    return retry
-
-
-def _timeout(owner: str, timeout: DurationLike | None) -> Millis | None:
-    if timeout is None:
-        return None
-    try:
-        millis = to_millis(timeout)
-    except ValueError as error:
-        raise DefinitionError(f"{owner}: timeout: {error}") from None
-    if millis <= 0:
-        raise DefinitionError(f"{owner}: timeout must be above zero, not {timeout!r}")
-    return millis
-
-
-def _dispatch(owner: str, dispatch: Dispatch | None, timeout: Millis | None) -> Dispatch:
-    if dispatch is None:
-        return "inline" if timeout is None or timeout <= _LONGEST_INLINE else "worker"
-    if dispatch not in ("inline", "worker"):
-        raise DefinitionError(f'{owner}: dispatch is "inline" or "worker", not {dispatch!r}')
-    return dispatch
-
-
-def _colour(owner: str, function: Callable[..., Any]) -> Colour:
-    if not callable(function) or isinstance(function, type):
-        raise DefinitionError(f"{owner}: decorate a function, not {function!r}")
-    if next(iter(inspect.signature(function).parameters), "") in ("self", "cls"):
-        raise DefinitionError(
-            f"{owner}: a method cannot be recorded, since its object is not; "
-            "decorate a function and pass what it needs"
-        )
-    if inspect.isasyncgenfunction(function):
-        return "stream"
-    if inspect.isgeneratorfunction(function):
-        raise DefinitionError(f"{owner}: a generator cannot be recorded; use async def with yield")
-    return "async" if inspect.iscoroutinefunction(function) else "sync"
 
 
 def _result_part(annotation: Any) -> Any:

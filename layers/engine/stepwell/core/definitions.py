@@ -37,7 +37,8 @@ class StepDefinition:
     """A step. `timeout` is per attempt, in ms; None for no limit.
 
     `identity="name"` leaves the input out of the step's identity. `chunk` carries streamed output,
-    None unless the step streams.
+    None unless the step streams. `overrides` is what a call with options of its own changes, as
+    `core.overrides` writes it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class StepDefinition:
     result: Codec
     chunk: Codec | None = None
     dispatch: Dispatch = "inline"
+    overrides: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,8 @@ class RunStarted:
 class StepStarted:
     """An attempt began. Written only where attempts must be counted before they end.
 
-    With `input` it is dispatched: made elsewhere, from this event alone, and reported back.
+    With `input` it is dispatched: made elsewhere, from this event alone, and reported back. Then
+    `options` is what its call changed of the step's declaration (`core.overrides`).
     """
 
     at: Millis
@@ -47,6 +48,7 @@ class StepStarted:
     digest: str
     attempt: int
     input: Payload | None = None
+    options: str | None = None
     type: Literal["StepStarted"] = "StepStarted"
 
 

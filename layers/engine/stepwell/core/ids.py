@@ -1,10 +1,11 @@
 """Identities inside a run. They depend neither on time nor on what ran before what.
 
 A step, hook or timer is known by its scope path, its name and its occurrence in that scope
-(`1.2/charge:3`; the root scope has no path), or by the key its author gave (`charge@order-7`). A
-scope is that of an asyncio task, numbered in its parent's; `g1` is the closing of an abandoned
-generator. A hook inside a step also carries the step's id (`review:1>approval:1`). Names cannot
-hold the characters that separate the parts; keys can hold anything, since they come last.
+(`1.2/charge:3`; the root scope has no path), or by the key its author gave: a step by
+`charge=order-7`, a hook by `approval@order-7`, so that the two never meet. A scope is that of an
+asyncio task, numbered in its parent's; `g1` is the closing of an abandoned generator. A hook inside
+a step also carries the step's id (`review:1>approval:1`). Names cannot hold the characters that
+separate the parts; keys can hold anything, since they come last.
 """
 
 from __future__ import annotations
@@ -57,8 +58,13 @@ def counted(scope: str, name: str, occurrence: int) -> str:
 
 
 def keyed(name: str, key: str) -> str:
-    """The id that an explicit key gives, apart from all counted ones."""
+    """The id that an explicit key gives a hook, apart from all counted ones."""
     return f"{name}@{key}"
+
+
+def keyed_step(name: str, key: str) -> str:
+    """The id that an explicit key gives a step, apart from all counted ones and all hooks."""
+    return f"{name}={key}"
 
 
 def inside(step: str, identity: str) -> str:

@@ -37,7 +37,7 @@ class StepState:
     streamed output stood when it last suspended. `saves` maps the checkpoint that an entry saved
     last to the output position at which that entry suspended; `entries` counts suspensions. While
     a dispatched attempt is under way `order` is the number of its `StepStarted`, else 0; `input` is
-    what it was dispatched with.
+    what it was dispatched with, `options` what that call changed of the step's declaration.
     """
 
     id: str
@@ -53,6 +53,7 @@ class StepState:
     saves: dict[str, int] = field(default_factory=dict)
     order: int = 0
     input: Payload | None = None
+    options: str | None = None
 
 
 @dataclass(slots=True)
@@ -248,6 +249,7 @@ def _step_started(state: RunState, event: e.StepStarted) -> None:
     if event.input is not None:
         step.order = state.last + 1
         step.input = event.input
+        step.options = event.options
 
 
 def _step_ended(state: RunState, event: e.StepCompleted | e.StepFailed) -> None:

@@ -22,6 +22,7 @@ from stepwell.core.commands import RunStep
 from stepwell.core.decide import closing
 from stepwell.core.definitions import StepDefinition
 from stepwell.core.messages import StepAttempt, StepReported
+from stepwell.core.overrides import overridden
 from stepwell.core.records import Attention, HookRow, HookStatus, Millis, RunHeader, StepRow
 from stepwell.core.state import RunState, StepState, fold
 from stepwell.engine.checkpoints import expire_checkpoint
@@ -109,7 +110,7 @@ async def make_attempt(
     work = _Attempt(
         means,
         received,
-        definition=definition,
+        definition=overridden(definition, known.options),
         known=known,
         state=state,
         header=rows.header,

@@ -54,6 +54,7 @@ def started(turn: TurnContext, command: RunStep, value: Payload) -> e.StepStarte
         digest=command.digest,
         attempt=1 if known is None else known.attempts + 1,
         input=value,
+        options=command.step.overrides,
     )
 
 

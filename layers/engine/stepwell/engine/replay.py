@@ -28,10 +28,11 @@ from stepwell.core import events as e
 from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
 from stepwell.core.definitions import HookDefinition, StepDefinition, WorkflowDefinition
 from stepwell.core.failure import describe
-from stepwell.core.ids import keyed
+from stepwell.core.ids import keyed, keyed_step
 from stepwell.core.payload import digest
 from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
+from stepwell.engine.keyed import KeyedStep
 from stepwell.engine.loop import DeterministicLoop, Scope
 from stepwell.engine.threads import WorkflowThread
 from stepwell.errors import (
@@ -135,6 +136,7 @@ class Replay(RunContext):
         #: Primitives that were called, and where, for those that are never awaited.
         self._made: list[tuple[Coroutine[Any, Any, Any], str, CodeType, int]] = []
         self._many_made = _MANY_MADE
+        self._keyed: dict[str, KeyedStep] = {}
         self._cancel_told = False
         self._thread: WorkflowThread | None = None
         self.loop = DeterministicLoop(self, state.started.at)  # type: ignore[abstract]
@@ -416,10 +418,16 @@ class Replay(RunContext):
         return None
 
     def step(
-        self, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        definition: StepDefinition,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        key: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Run a step, or take its recorded outcome."""
-        return self._make(self._step(definition, args, kwargs), definition.name)
+        if key is None:
+            return self._make(self._step(definition, args, kwargs), definition.name)
+        return self._make(self._keyed_step(definition, args, kwargs, key), definition.name)
 
     async def _step(
         self, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -433,11 +441,7 @@ class Replay(RunContext):
         self._ask(command)
         known = self._state.steps.get(identity)
         if known is not None and known.digest != input_digest:
-            self._refuse(
-                f"step {identity!r} with input {known.digest}",
-                f"step {identity!r} with input {input_digest} (time, uuid and random differ on every "
-                "pass: use now(), uuid4() and random(), or take them in a step)",
-            )
+            self._refuse_input(known.digest, command)
         # As `_wait_for` does; in place, for this is where a step's time goes.
         future: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
         self.pending[identity] = Pending(command, future)
@@ -447,6 +451,40 @@ class Replay(RunContext):
         except asyncio.CancelledError:
             self._withdraw(command)
             raise
+
+    async def _keyed_step(
+        self, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str
+    ) -> Any:
+        if self._over:
+            await self._come_late()
+        by_name = definition.identity == "name"
+        input_digest = _NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
+        call = self._keyed.get(key)
+        if call is None:
+            identity = keyed_step(definition.name, key)
+            command = RunStep(identity, input_digest, definition, args, kwargs)
+            self._ask(command)
+            known = self._state.steps.get(identity)
+            if known is not None and known.digest != input_digest:
+                self._refuse_input(known.digest, command)
+            call = self._keyed[key] = KeyedStep(key, command, self.loop)
+            self.pending[identity] = Pending(command, call.future)
+            self.fresh.append(command)
+        else:
+            call.check(definition.name, input_digest)
+        try:
+            return await call.outcome()
+        except asyncio.CancelledError:
+            if call.abandon():
+                self._withdraw(call.command)
+            raise
+
+    def _refuse_input(self, recorded: str, command: RunStep) -> NoReturn:
+        self._refuse(
+            f"step {command.id!r} with input {recorded}",
+            f"step {command.id!r} with input {command.digest} (time, uuid and random differ on every "
+            "pass: use now(), uuid4() and random(), or take them in a step)",
+        )
 
     def sleep(self, due: Millis) -> Coroutine[Any, Any, None]:
         """Wait until a time; at once if it has passed."""
