@@ -28,8 +28,9 @@ from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.table import Table
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.adapters.local.clock import SkippingClock
-from stepwell.authoring.registry import registry
+from stepwell.authoring.registry import Registry, registry
 from stepwell.client import Client
+from stepwell.core.definitions import StepDefinition, WorkflowDefinition
 from stepwell.core.messages import Message, StepAttempt, dump_message
 from stepwell.core.records import RunHeader
 from tests.contract.given import START, run
@@ -259,6 +260,30 @@ def variables(sqs: Any) -> dict[str, str]:
     }
 
 
+class OfDeployments(Registry):
+    """The process's registry. It publishes what is made for tests of deployments only.
+
+    Other tests define workflows by the dozen, and a list of runs asks for those of each workflow
+    that is published.
+    """
+
+    def workflow(self, name: str) -> WorkflowDefinition | None:
+        """The workflow of this name, whoever defined it."""
+        return registry.workflow(name)
+
+    def step(self, name: str) -> StepDefinition | None:
+        """The step of this name, whoever defined it."""
+        return registry.step(name)
+
+    def workflows(self) -> Mapping[str, WorkflowDefinition]:
+        """The workflows that a deployment of a test publishes."""
+        return {
+            name: found
+            for name, found in registry.workflows().items()
+            if found.function.__module__.startswith(("tests.integration.aws.", "examples."))
+        }
+
+
 @contextmanager
 def open_deployment(leave: Any = None, unchecked: str | None = None) -> Iterator[Deployed]:
     """A table, a bucket, queues, a secret and a schedule group, and all functions on them.
@@ -287,7 +312,12 @@ def open_deployment(leave: Any = None, unchecked: str | None = None) -> Iterator
             environment=environment,
             clock=clock,
             aws=aws,
-            worker=Worker(aws, MAX_RECEIVES, **({} if leave is None else {"leave": leave})),
+            worker=Worker(
+                aws,
+                MAX_RECEIVES,
+                registry=OfDeployments(),
+                **({} if leave is None else {"leave": leave}),
+            ),
             step=StepFunction(aws),
             inbox=Inbox(
                 aws, environment.inbox_queue_url, f"{sqs.meta.endpoint_url}/{ACCOUNT}/inbox-dead"

@@ -21,6 +21,7 @@ from tests.integration.aws.deployment import (
     MAX_RECEIVES,
     Deployed,
     LambdaContext,
+    OfDeployments,
     variables,
 )
 
@@ -170,7 +171,8 @@ def test_a_step_that_kills_each_process_leaves_its_run_stuck_with_its_attempts_c
 
 def _limited(deployed: Deployed, **limits: int) -> Worker:
     environment = deployed.environment.model_copy(update=limits)
-    return Worker(open_aws(environment, deployed.session, clock=deployed.clock), MAX_RECEIVES)
+    aws = open_aws(environment, deployed.session, clock=deployed.clock)
+    return Worker(aws, MAX_RECEIVES, registry=OfDeployments())
 
 
 @pytest.fixture

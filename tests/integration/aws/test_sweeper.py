@@ -354,13 +354,12 @@ def test_the_longer_a_wait_is_overdue_the_more_seldom_its_run_is_woken(
     waiting(deployed, ask if kind == "ask" else nap)
     deployed.clock.advance((3_600_000 if kind == "ask" else 600_000) + 180_000)
     woken = []
-    for minute in range(3, 200):
+    for minute in range(3, 66):
         found = deployed.sweeper.handle(_TICK, LambdaContext())
         assert found["oldest_overdue_ms"] == minute * 60_000
         woken += [minute] * found["woken"]
         deployed.clock.advance(60_000)
-    assert woken[:9] == [3, 4, 5, 6, 7, 8, 10, 12, 14]
-    assert woken[9:] == [16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192]
+    assert woken == [3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64]
 
 
 @pytest.mark.breaks_laws("a row is spoilt")
