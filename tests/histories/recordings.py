@@ -129,4 +129,5 @@ RECORDINGS = (
     # The process dies before it can say what came of the first attempt.
     Recording(w.dispatched_interrupted, (), _advance("1m"), crash_at=8),
     Recording(w.dispatched_open, (), _answer("ask", "first")),
+    Recording(w.remarked, (), _all(_advance("1m"), _answer("leave", True))),
 )

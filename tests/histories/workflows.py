@@ -27,8 +27,11 @@ from stepwell import (
     hook,
     load_step_checkpoint,
     now,
+    patched,
     random,
     save_step_checkpoint,
+    set_attributes,
+    set_context,
     sleep,
     step,
     step_hook,
@@ -359,3 +362,31 @@ async def dispatched_open() -> Any:
 async def waiting() -> Any:
     await double(1)
     return await asyncio.gather(hook("open"), sleep("365d"), review("still open"))
+
+
+class Visit(BaseModel):
+    guest: str = "nobody"
+    rounds: int = 0
+
+
+@step(name="hist.greet_in_context")
+async def greet_in_context() -> str:
+    return f"{current.context.guest}, {current.context.rounds}"
+
+
+@step(name="hist.greet_away", dispatch="worker")
+async def greet_away() -> str:
+    return f"{current.context.guest}, {current.context.rounds}"
+
+
+@workflow(name="hist.remarked", context=Visit)
+async def remarked() -> Any:
+    set_attributes({"stage": "begun", "guest": "Ada"})
+    found: list[Any] = []
+    for rounds in range(2):
+        set_context(Visit(guest="Ada", rounds=rounds))
+        found.append(await (greet_in_context() if patched("greets") else double(rounds)))
+    set_attributes({"stage": None, "rounds": 2})
+    found.append(await greet_away())
+    found.append(await hook("leave"))
+    return [*found, patched("greets"), patched("leaves")]

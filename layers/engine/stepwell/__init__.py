@@ -1,5 +1,6 @@
 """Stepwell: durable functions on AWS Lambda that you own."""
 
+from stepwell.authoring.attributes import set_attributes
 from stepwell.authoring.checkpoints import (
     delete_step_checkpoint,
     load_step_checkpoint,
@@ -8,7 +9,9 @@ from stepwell.authoring.checkpoints import (
 from stepwell.authoring.current import current
 from stepwell.authoring.decorators import Result, step, workflow
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT, define_hook, hook, step_hook
+from stepwell.authoring.run_context import set_context
 from stepwell.authoring.timers import now, random, sleep, uuid4
+from stepwell.authoring.versions import patched
 from stepwell.client import Client, resume_hook
 from stepwell.core.retry import RetryPolicy
 from stepwell.errors import (
@@ -91,9 +94,12 @@ __all__ = [
     "hook",
     "load_step_checkpoint",
     "now",
+    "patched",
     "random",
     "resume_hook",
     "save_step_checkpoint",
+    "set_attributes",
+    "set_context",
     "sleep",
     "step",
     "step_hook",

@@ -7,6 +7,7 @@ finds the write done and adopts it.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 import os
@@ -33,10 +34,15 @@ from stepwell.core.records import (
 )
 from stepwell.core.state import fold
 from stepwell.engine.answering import Answering, PendingHook, Resumed
-from stepwell.engine.catalogue import Catalogue, NamedStart, Publication
+from stepwell.engine.catalogue import (
+    Catalogue,
+    NamedStart,
+    Publication,
+)
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
 from stepwell.engine.settings import Settings
+from stepwell.engine.starting import named_with, started_with
 from stepwell.engine.turn import header_of
 from stepwell.engine.values import Values
 from stepwell.errors import (
@@ -123,21 +129,16 @@ class RunHandle(Generic[R]):
 class Client:
     """Works on the runs of one deployment. Safe to share between asyncio tasks."""
 
-    def __init__(
-        self,
-        ports: Ports,
-        settings: Settings,
-        *,
-        idempotency_key: str | None = None,
-        tags: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, ports: Ports, settings: Settings) -> None:
         self._ports = ports
         self._settings = settings
         self._values = Values(ports.blobs, settings.sizes)
         self._catalogue = Catalogue(ports)
         self._answering = Answering(ports, settings.keyring, self._values)
-        self._idempotency_key = idempotency_key
-        self._tags = tags
+        # What `with_options` changes.
+        self._idempotency_key: str | None = None
+        self._tags: tuple[str, ...] = ()
+        self._context: Any = None
 
     @classmethod
     def from_env(cls) -> Client:
@@ -157,13 +158,18 @@ class Client:
         )
 
     def with_options(
-        self, *, idempotency_key: str | None = None, tags: tuple[str, ...] = ()
+        self,
+        *,
+        idempotency_key: str | None = None,
+        tags: tuple[str, ...] = (),
+        context: Any = None,
     ) -> Client:
         """A client whose `start` uses these, apart from the workflow's own arguments.
 
         With an idempotency key the run id follows from workflow and key: starting again with the
-        same input gives the same run, running or ended. Raises `DefinitionError` on a key that is
-        empty or too long, `UsageError` on too many or too long tags.
+        same input gives the same run, running or ended. `context` is what the run's
+        `current.context` is at first, where its workflow declares one. Raises `DefinitionError` on
+        a key that is empty or too long, `UsageError` on too many or too long tags.
         """
         if idempotency_key is not None:
             check_key("idempotency", idempotency_key)
@@ -171,7 +177,11 @@ class Client:
             raise UsageError(f"tags: at most {_TAG_LIMIT}, not {len(tags)}")
         for tag in tags:
             check_note("tag", tag)
-        return Client(self._ports, self._settings, idempotency_key=idempotency_key, tags=tags)
+        made = copy.copy(self)
+        made._idempotency_key = idempotency_key
+        made._tags = tags
+        made._context = context
+        return made
 
     @overload
     async def start(
@@ -188,8 +198,8 @@ class Client:
     async def start(self, workflow: Workflow[Any, Any], /, *args: Any, **kwargs: Any) -> Any:
         """Start a run with these arguments; durable when it returns.
 
-        Raises `TypeError` or `PayloadError` on arguments that do not fit, `IdempotencyConflict`
-        when the key was used with another input.
+        Raises `TypeError` or `PayloadError` on arguments, or a context, that do not fit,
+        `IdempotencyConflict` when the key was used with another input.
         """
         if not isinstance(workflow, Workflow):
             raise UsageError(f"start takes a @workflow, not {workflow!r}")
@@ -198,7 +208,8 @@ class Client:
         checked = NamedStart(
             definition.version, arguments.encode(args, kwargs), arguments.digest(args, kwargs)
         )
-        run_id, repeated = await self._start(definition.name, checked)
+        start = started_with(checked, definition, self._context)
+        run_id, repeated = await self._start(definition.name, start)
         return RunHandle(self, run_id, definition.result, repeated=repeated)
 
     async def start_named(
@@ -215,7 +226,7 @@ class Client:
         the key was used with another input.
         """
         checked = await self._catalogue.check(workflow, input or {})
-        run_id, repeated = await self._start(workflow, checked)
+        run_id, repeated = await self._start(workflow, named_with(checked, workflow, self._context))
         result = codec(Any, f"result of run {run_id!r}")
         return RunHandle(self, run_id, result, repeated=repeated)
 
@@ -237,6 +248,7 @@ class Client:
             created_at=self._ports.clock.now(),
             idempotency_key=key,
             tags=self._tags,
+            context=start.context,
         )
         await self._ports.queue.send(message)
         standing = await self._ports.store.put_header(header_of(message))

@@ -26,7 +26,7 @@ Shape = dict[str, Any]
 
 #: Fields of events that are times, and those that are values.
 _TIMES = ("at", "due", "due_at", "expires_at")
-_VALUES = ("input", "result", "payload")
+_VALUES = ("input", "result", "payload", "attributes", "context")
 
 
 def iso(at: Millis) -> str:
@@ -74,6 +74,7 @@ def run_summary(header: RunHeader) -> Shape:
         "cancel_requested": header.cancel_requested,
         "idempotency_key": header.idempotency_key,
         "tags": list(header.tags),
+        "attributes": _value(header.attributes) or {},
         "error": _failure(header.error),
     }
 
@@ -83,6 +84,7 @@ def run_shape(header: RunHeader) -> Shape:
     return {
         **run_summary(header),
         "input": _value(header.input),
+        "context": _value(header.context),
         "result": _value(header.result),
     }
 

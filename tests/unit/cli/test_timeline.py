@@ -116,6 +116,8 @@ ONE_OF_EACH: dict[type, e.Event] = {
         e.TimerStarted(at=START, timer="t:1", name="t", due=START),
         e.TimerFired(at=START, timer="t:1", name="t", due=START),
         e.TimerCancelled(at=START, timer="t:1", name="t"),
+        e.PatchMarked(at=START, patch="new\nway"),
+        e.AttributesSet(at=START, attributes='{"n":1}'),
         e.CancelRequested(at=START, request_id="r", reason="why", actor="eve"),
         e.RunCompleted(at=START, result="1"),
         e.RunFailed(at=START, error=ERROR),

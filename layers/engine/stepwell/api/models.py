@@ -107,13 +107,15 @@ class RunSummary(_Model):
     cancel_requested: bool
     idempotency_key: str | None
     tags: list[str]
+    attributes: dict[str, str | int | float | bool]
     error: Failure | None
 
 
 class Run(RunSummary):
-    """A run with its input and result; both are null with `values=false`."""
+    """A run with its input, context and result; these are null with `values=false`."""
 
     input: Any
+    context: Any
     result: Any
 
 

@@ -264,5 +264,5 @@ async def _shown(client: Client, run_id: str) -> dict[str, Any]:
 
 
 def _without_values(shape: dict[str, Any]) -> dict[str, Any]:
-    values = {"input", "result", "payload"}
+    values = {"input", "result", "payload", "context"}
     return {name: None if name in values else value for name, value in shape.items()}

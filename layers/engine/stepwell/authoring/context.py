@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from stepwell.core.attributes import Scalar
 from stepwell.core.definitions import HookDefinition, StepDefinition
 from stepwell.core.records import Millis
 
@@ -59,6 +60,23 @@ class RunContext(ABC):
         """16 bytes that are random, and the same on every replay."""
 
     @abstractmethod
+    def patched(self, patch: str) -> bool:
+        """Whether the run takes the new way at a patch."""
+
+    @abstractmethod
+    def set_attributes(self, changes: Mapping[str, Scalar]) -> None:
+        """Change attributes of the run."""
+
+    @property
+    @abstractmethod
+    def context(self) -> Any:
+        """The run's context, as the code set it last."""
+
+    @abstractmethod
+    def set_context(self, value: Any) -> None:
+        """Replace the run's context."""
+
+    @abstractmethod
     def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
         """A primitive was called and is to be awaited."""
 
@@ -79,6 +97,11 @@ class StepContext(ABC):
     deadline: float | None
     #: Whether the step is a `def` function, whose primitives block.
     blocking: bool
+
+    @property
+    @abstractmethod
+    def context(self) -> Any:
+        """The run's context, as of the step's call."""
 
     @property
     @abstractmethod

@@ -25,6 +25,18 @@ class Current:
         return context.run_id
 
     @property
+    def context(self) -> Any:
+        """The run's context, declared by `@workflow(context=Model)`; each reading gives a new one.
+
+        In a workflow what was set last, in a step what it was when the step was called, on every
+        attempt. To change it, see `set_context`.
+        """
+        context = STEP.get() or RUN.get()
+        if context is None:
+            raise UsageError("current.context: there is no run here")
+        return context.context
+
+    @property
     def step_id(self) -> str:
         """The id of the step in its run."""
         return self._step("step_id").step_id

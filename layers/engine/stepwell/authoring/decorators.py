@@ -22,9 +22,10 @@ from stepwell.authoring.step_options import (
     colour_of,
     with_options,
 )
+from stepwell.core.contexts import ContextType
 from stepwell.core.definitions import Dispatch, StepDefinition, WorkflowDefinition
 from stepwell.core.ids import check_name
-from stepwell.core.payload import arguments, returns
+from stepwell.core.payload import arguments, codec, returns
 from stepwell.core.retry import RetryPolicy
 from stepwell.errors import DefinitionError, DurationLike, UsageError
 
@@ -175,7 +176,7 @@ def _refuse_blocking(run: RunContext, name: str) -> None:
 def workflow(function: Callable[P, R], /) -> Workflow[P, R]: ...
 @overload
 def workflow(
-    *, name: str | None = None, version: str = "1"
+    *, name: str | None = None, version: str = "1", context: Any = None
 ) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
 def workflow(
     function: Callable[..., Any] | None = None,
@@ -183,18 +184,23 @@ def workflow(
     *,
     name: str | None = None,
     version: str = "1",
+    context: Any = None,
 ) -> Any:
     """Declare a workflow: code that is replayed from the record of what it waited for.
 
     `name` is what runs record, by default the function's own; `version` is recorded by new runs.
+    `context` is the type of a value that a run carries along, for `current.context`; without one in
+    the start, it is what the type makes without arguments.
     Raises `DefinitionError` on a bad or taken name.
     """
     if function is None:
-        return functools.partial(_make_workflow, name=name, version=version)
-    return _make_workflow(function, name=name, version=version)
+        return functools.partial(_make_workflow, name=name, version=version, context=context)
+    return _make_workflow(function, name=name, version=version, context=context)
 
 
-def _make_workflow(function: Callable[P, R], *, name: str | None, version: str) -> Workflow[P, R]:
+def _make_workflow(
+    function: Callable[P, R], *, name: str | None, version: str, context: Any
+) -> Workflow[P, R]:
     name = check_name("workflow", name or str(getattr(function, "__name__", "")))
     colour = colour_of(f"workflow {name!r}", function)
     if colour == "stream":
@@ -207,9 +213,16 @@ def _make_workflow(function: Callable[P, R], *, name: str | None, version: str) 
         colour=colour,
         arguments=arguments(function, owner),
         result=returns(function, owner),
+        context=None if context is None else _context(context, owner),
     )
     registry.add_workflow(definition)
     return Workflow(definition, function)
+
+
+def _context(declared: Any, owner: str) -> ContextType:
+    if not callable(declared):
+        raise DefinitionError(f"{owner}: context takes a type, such as a model, not {declared!r}")
+    return ContextType(codec(declared, f"context of {owner}"), declared)
 
 
 @overload

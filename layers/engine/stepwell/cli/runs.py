@@ -176,6 +176,10 @@ def run_facts(header: RunHeader) -> dict[str, str]:
         facts["key"] = one_line(header.idempotency_key)
     if header.tags:
         facts["tags"] = one_line(", ".join(header.tags))
+    if header.attributes is not None:
+        facts["attributes"] = compact(json.loads(header.attributes))
+    if header.context is not None:
+        facts["context"] = compact(json.loads(header.context))
     return facts
 
 

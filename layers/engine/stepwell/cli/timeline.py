@@ -129,6 +129,14 @@ def _cancel_requested(event: e.CancelRequested, _: str) -> Details:
     return [by, short(event.reason or "")]
 
 
+def _patch_marked(event: e.PatchMarked, _: str) -> Details:
+    return [one_line(event.patch)]
+
+
+def _attributes_set(event: e.AttributesSet, _: str) -> Details:
+    return [_shown(event.attributes)]
+
+
 def _run_completed(event: e.RunCompleted, took: str) -> Details:
     return [_took(took), f"result {_shown(event.result)}"]
 
@@ -162,6 +170,8 @@ _DETAILS: dict[str, Callable[[Any, str], Details]] = {
     "TimerStarted": _timer_started,
     "TimerFired": _waited_for,
     "TimerCancelled": _nothing,
+    "PatchMarked": _patch_marked,
+    "AttributesSet": _attributes_set,
     "CancelRequested": _cancel_requested,
     "RunCompleted": _run_completed,
     "RunFailed": _run_failed,

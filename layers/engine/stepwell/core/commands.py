@@ -10,17 +10,26 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stepwell.core.definitions import HookDefinition, StepDefinition
-from stepwell.core.records import Millis
+from stepwell.core.payload import Codec
+from stepwell.core.records import Millis, Payload
+
+
+class Snapshot(NamedTuple):
+    """A run's context at one moment: its JSON, and how that is read."""
+
+    text: Payload
+    codec: Codec
 
 
 class RunStep(NamedTuple):
-    """Run a step and record its outcome."""
+    """Run a step and record its outcome. `context` is the run's, as of the call."""
 
     id: str
     digest: str
     step: StepDefinition
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    context: Snapshot | None = None
 
 
 class OpenHook(NamedTuple):

@@ -36,6 +36,7 @@ def first_event(header: RunHeader) -> e.RunStarted:
         version=header.version,
         input=header.input,
         seed=header.seed,
+        context=header.context,
     )
 
 

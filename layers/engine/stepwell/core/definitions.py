@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stepwell.core.answers import check_schema
+from stepwell.core.contexts import ContextType
 from stepwell.core.payload import Arguments, Codec, digest
 from stepwell.core.records import Millis, PublishedWorkflow
 from stepwell.core.retry import RetryPolicy
@@ -56,7 +57,7 @@ class StepDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowDefinition:
-    """A workflow and the version that new runs of it record."""
+    """A workflow and the version that new runs of it record; `context` is what its runs carry."""
 
     name: str
     version: str
@@ -64,6 +65,7 @@ class WorkflowDefinition:
     colour: Colour
     arguments: Arguments
     result: Codec
+    context: ContextType | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ class RunStarted:
     version: str
     input: Payload
     seed: str
+    context: Payload | None = None
     type: Literal["RunStarted"] = "RunStarted"
 
 
@@ -40,6 +41,7 @@ class StepStarted:
 
     With `input` it is dispatched: made elsewhere, from this event alone, and reported back. Then
     `options` is what its call changed of the step's declaration (`core.overrides`).
+    `context` is the run's context as of the step's call, None where the run has none.
     """
 
     at: Millis
@@ -49,6 +51,7 @@ class StepStarted:
     attempt: int
     input: Payload | None = None
     options: str | None = None
+    context: Payload | None = None
     type: Literal["StepStarted"] = "StepStarted"
 
 
@@ -233,6 +236,24 @@ class TimerCancelled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PatchMarked:
+    """The code passed a patch with nothing recorded ahead of it: this run takes the new way."""
+
+    at: Millis
+    patch: str
+    type: Literal["PatchMarked"] = "PatchMarked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributesSet:
+    """The code set attributes of the run: a JSON object by name; null takes one away."""
+
+    at: Millis
+    attributes: Payload
+    type: Literal["AttributesSet"] = "AttributesSet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
     """Somebody asked for the run to be cancelled; the workflow is told once."""
 
@@ -287,6 +308,8 @@ Event = (
     | TimerStarted
     | TimerFired
     | TimerCancelled
+    | PatchMarked
+    | AttributesSet
     | CancelRequested
     | RunCompleted
     | RunFailed

@@ -33,6 +33,7 @@ class StartRun(_Message):
     created_at: Millis
     idempotency_key: str | None = None
     tags: tuple[str, ...] = ()
+    context: Payload | None = None
 
 
 class HookDecided(_Message):

@@ -97,7 +97,8 @@ class RunHeader:
     `waiting` shows the oldest waits, `waits_not_shown` counts the others. `seed` feeds `uuid4()`
     and `random()`; with `created_at` it makes the first event a function of the header, so it needs
     no write of its own. `cancel_requested` is a flag that long steps see; the cancellation itself
-    is a message.
+    is a message. `attributes` is a JSON object of what the workflow has set, `context` the run's
+    context as it was started with.
     """
 
     run_id: str
@@ -118,6 +119,8 @@ class RunHeader:
     cancel_requested: bool = False
     idempotency_key: str | None = None
     tags: tuple[str, ...] = ()
+    attributes: Payload | None = None
+    context: Payload | None = None
 
     @property
     def due(self) -> Millis | None:

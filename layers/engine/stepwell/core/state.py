@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stepwell.core import events as e
+from stepwell.core.attributes import NOTHING, read_attributes
 from stepwell.core.lifecycle import HOOK, RUN, STEP, TIMER, CorruptHistory, follow
 from stepwell.core.records import Millis, Payload, Wait
 from stepwell.core.volume import volume
@@ -37,7 +38,8 @@ class StepState:
     streamed output stood when it last suspended. `saves` maps the checkpoint that an entry saved
     last to the output position at which that entry suspended; `entries` counts suspensions. While
     a dispatched attempt is under way `order` is the number of its `StepStarted`, else 0; `input` is
-    what it was dispatched with, `options` what that call changed of the step's declaration.
+    what it was dispatched with, `options` what that call changed of the step's declaration and
+    `context` the run's context then.
     """
 
     id: str
@@ -54,6 +56,7 @@ class StepState:
     order: int = 0
     input: Payload | None = None
     options: str | None = None
+    context: Payload | None = None
 
 
 @dataclass(slots=True)
@@ -89,14 +92,19 @@ class TimerState:
 
 
 class RunState:
-    """What a run's log says, so far. `volume` is how many bytes it takes."""
+    """What a run's log says, so far. `volume` is how many bytes it takes.
+
+    `patches` holds the ids of patches that were marked, `attributes` the JSON of each attribute.
+    """
 
     __slots__ = (
         "at",
+        "attributes",
         "cancel",
         "error",
         "hooks",
         "last",
+        "patches",
         "result",
         "started",
         "status",
@@ -114,6 +122,8 @@ class RunState:
         self.steps: dict[str, StepState] = {}
         self.hooks: dict[str, HookState] = {}
         self.timers: dict[str, TimerState] = {}
+        self.patches: set[str] = set()
+        self.attributes: dict[str, str] = {}
         self.cancel: e.CancelRequested | None = None
         self.result: Payload | None = None
         self.error: Failure | None = None
@@ -213,6 +223,18 @@ def _run_cancelled(state: RunState, event: e.RunCancelled) -> None:
     state.status = follow(RUN, state.status, event.type, "the run")
 
 
+def _patch_marked(state: RunState, event: e.PatchMarked) -> None:
+    state.patches.add(event.patch)
+
+
+def _attributes_set(state: RunState, event: e.AttributesSet) -> None:
+    for name, text in read_attributes(event.attributes).items():
+        if text == NOTHING:
+            state.attributes.pop(name, None)
+        else:
+            state.attributes[name] = text
+
+
 def _cancel_requested(state: RunState, event: e.CancelRequested) -> None:
     if state.cancel is None:
         state.cancel = event
@@ -250,6 +272,7 @@ def _step_started(state: RunState, event: e.StepStarted) -> None:
         step.order = state.last + 1
         step.input = event.input
         step.options = event.options
+        step.context = event.context
 
 
 def _step_ended(state: RunState, event: e.StepCompleted | e.StepFailed) -> None:
@@ -339,6 +362,8 @@ _APPLY: dict[str, Callable[..., None]] = {
     "RunCompleted": _run_completed,
     "RunFailed": _run_failed,
     "RunCancelled": _run_cancelled,
+    "PatchMarked": _patch_marked,
+    "AttributesSet": _attributes_set,
     "CancelRequested": _cancel_requested,
     "StepStarted": _step_started,
     "StepCompleted": _step_ended,

@@ -16,13 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from typing import Any
 
 from stepwell.core import events as e
-from stepwell.core.commands import RunStep
+from stepwell.core.commands import RunStep, Snapshot
 from stepwell.core.decide import closing
-from stepwell.core.definitions import StepDefinition
+from stepwell.core.definitions import StepDefinition, WorkflowDefinition
 from stepwell.core.messages import StepAttempt, StepReported
 from stepwell.core.overrides import overridden
+from stepwell.core.payload import codec
 from stepwell.core.records import Attention, HookRow, HookStatus, Millis, RunHeader, StepRow
 from stepwell.core.state import RunState, StepState, fold
 from stepwell.engine.checkpoints import expire_checkpoint
@@ -88,6 +90,7 @@ class Means:
     pool: ThreadPool
     notifiers: ThreadPool
     fraction: Callable[[], float]
+    workflow: Callable[[str], WorkflowDefinition | None]
 
 
 async def make_attempt(
@@ -270,7 +273,17 @@ class _Attempt:
             reason = f"the recorded input of step {known.id!r} does not fit its parameters: {error}"
             await self._mark_blocked(reason)
             raise TransientError(reason) from error
-        return RunStep(known.id, known.digest, definition, args, kwargs)
+        return RunStep(known.id, known.digest, definition, args, kwargs, self._snapshot())
+
+    def _snapshot(self) -> Snapshot | None:
+        """The run's context as of the step's call; plain JSON where its type is not known."""
+        text = self._known.context
+        if text is None:
+            return None
+        workflow = self._means.workflow(self._header.workflow)
+        if workflow is None or workflow.context is None:
+            return Snapshot(text, codec(Any, f"context of step {self._known.name!r}"))
+        return Snapshot(text, workflow.context.codec)
 
     async def _mark_blocked(self, reason: str) -> None:
         noted = self._header.attention

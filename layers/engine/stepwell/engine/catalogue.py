@@ -16,7 +16,7 @@ from stepwell.core.ids import is_name
 from stepwell.core.inputs import filled_input, input_digest
 from stepwell.core.messages import Wake
 from stepwell.core.payload import codec
-from stepwell.core.records import PublishedWorkflow
+from stepwell.core.records import Payload, PublishedWorkflow
 from stepwell.engine.ports import Ports
 from stepwell.errors import InputRejected, WorkflowNotFound
 
@@ -34,11 +34,15 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class NamedStart:
-    """A start by name, checked as far as it can be: version and input to record, and its digest."""
+    """A start by name, checked as far as it can be: version and input to record, and its digest.
+
+    `context` is what the run's context is at first, as JSON.
+    """
 
     version: str
     text: str
     digest: str
+    context: Payload | None = None
 
 
 class Catalogue:

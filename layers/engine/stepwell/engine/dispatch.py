@@ -55,6 +55,7 @@ def started(turn: TurnContext, command: RunStep, value: Payload) -> e.StepStarte
         attempt=1 if known is None else known.attempts + 1,
         input=value,
         options=command.step.overrides,
+        context=None if command.context is None else command.context.text,
     )
 
 

@@ -88,6 +88,8 @@ class Performer:
             for command in fresh:
                 if command.id in self._replay.pending:
                     self._place(command)
+            if self._replay.remarks.fresh:
+                self.record_remarks()
             if self._growth.exceeded is not None:
                 await self._give_up(self._growth.exceeded)
                 break
@@ -99,6 +101,11 @@ class Performer:
                 break
             await self._start()
         return any(held.id in self._replay.pending for held in [*self._ready, *self._held])
+
+    def record_remarks(self) -> None:
+        """Record what the code said of its run and the log does not hold yet."""
+        for event in self._replay.remarks.take(self._turn.journal.now()):
+            self._turn.journal.record(event)
 
     def _place(self, command: Command) -> None:
         """Find out when a command can begin: now, at a time, or not in this turn."""

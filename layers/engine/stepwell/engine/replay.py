@@ -17,14 +17,16 @@ import hashlib
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import CodeType, FrameType
 from typing import Any, NoReturn
 
 from stepwell.authoring.context import RUN, STEP, RunContext, never_awaited
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.core import events as e
+from stepwell.core.attributes import Scalar
 from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
 from stepwell.core.definitions import HookDefinition, StepDefinition, WorkflowDefinition
 from stepwell.core.failure import describe
@@ -34,6 +36,7 @@ from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
 from stepwell.engine.keyed import KeyedStep
 from stepwell.engine.loop import DeterministicLoop, Scope
+from stepwell.engine.remarks import Remarks
 from stepwell.engine.threads import WorkflowThread
 from stepwell.errors import (
     HookError,
@@ -139,6 +142,7 @@ class Replay(RunContext):
         self._keyed: dict[str, KeyedStep] = {}
         self._cancel_told = False
         self._thread: WorkflowThread | None = None
+        self.remarks = Remarks(state, workflow.context, self._is_behind)
         self.loop = DeterministicLoop(self, state.started.at)  # type: ignore[abstract]
         self._main = self._begin(state.started, grace)
 
@@ -156,12 +160,13 @@ class Replay(RunContext):
             main = function(*args, **kwargs)
         return self.loop._new_task(main, Scope(""), "workflow", context)
 
-    def run(self, history: Sequence[e.Event], *, new: bool = False) -> None:
+    def run(self, history: Sequence[e.Event], *, recorded: int | None = None) -> None:
         """Begin, and feed the whole history. `outcome` or `pending` then says what is next.
 
-        `new` says that no pass came before this one, whatever was decided outside meanwhile.
+        `recorded` is how many of its events earlier turns left, by default all: code has gone past
+        no others, whatever was decided outside meanwhile.
         """
-        left = 0 if new else len(history) - 1  # the start itself comes before all code
+        left = (len(history) if recorded is None else recorded) - 1  # code comes after the start
         self.replaying = left > 0
         with self.loop.running():
             self._drain()
@@ -173,6 +178,10 @@ class Replay(RunContext):
                 self.feed(event)
         self.replaying = False
         self._check_leftovers()
+
+    def _is_behind(self) -> bool:
+        """Whether older code has gone further than this pass so far, as the log shows."""
+        return self.replaying or next(self._unasked(), None) is not None
 
     @property
     def asked(self) -> list[str]:
@@ -220,18 +229,23 @@ class Replay(RunContext):
     def _check_leftovers(self) -> None:
         if isinstance(self.outcome, Blocked):
             return
-        state = self._state
-        recorded = [*state.steps, *state.timers]
-        recorded += [hook.id for hook in state.hooks.values() if hook.step is None]
-        left = [identity for identity in recorded if identity not in self._asked]
-        if left:
+        left = next(self._unasked(), None)
+        if left is not None:
             self._block(
                 NonDeterminismError(
-                    recorded=f"{self._kind(left[0])} {left[0]!r}",
+                    recorded=f"{self._kind(left)} {left!r}",
                     asked=self._asks(),
                     where=f"workflow {self._workflow.name!r}, the end of the history",
                 )
             )
+
+    def _unasked(self) -> Iterator[str]:
+        """What is recorded of this run and was not asked for, so far."""
+        state = self._state
+        recorded = chain(
+            state.steps, state.timers, (h.id for h in state.hooks.values() if not h.step)
+        )
+        return (identity for identity in recorded if identity not in self._asked)
 
     def unwind(self) -> None:
         """End the pass: let the code's frames go, without letting them do anything more."""
@@ -437,7 +451,7 @@ class Replay(RunContext):
         by_name = definition.identity == "name"
         input_digest = _NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
         identity = self.loop.scope().identify(definition.name)
-        command = RunStep(identity, input_digest, definition, args, kwargs)
+        command = RunStep(identity, input_digest, definition, args, kwargs, self.remarks.snapshot)
         self._ask(command)
         known = self._state.steps.get(identity)
         if known is not None and known.digest != input_digest:
@@ -540,6 +554,28 @@ class Replay(RunContext):
     def now(self) -> Millis:
         """The run's time."""
         return self.loop.now
+
+    def patched(self, patch: str) -> bool:
+        """Whether the run takes the new way at a patch."""
+        return self._open_remarks().patched(patch)
+
+    def set_attributes(self, changes: Mapping[str, Scalar]) -> None:
+        """Change attributes of the run."""
+        self._open_remarks().set_attributes(changes)
+
+    @property
+    def context(self) -> Any:
+        """The run's context, as the code set it last."""
+        return self.remarks.context
+
+    def set_context(self, value: Any) -> None:
+        """Replace the run's context."""
+        self._open_remarks().set_context(value)
+
+    def _open_remarks(self) -> Remarks:
+        if self._over:
+            raise Suspended  # nothing is recorded any more
+        return self.remarks
 
     def random_bytes(self, name: str) -> bytes:
         """16 bytes from the run's seed and where the code asks."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.core import events as e
+from stepwell.core.attributes import write_attributes
 from stepwell.core.commands import StartTimer
 from stepwell.core.decide import closing
 from stepwell.core.definitions import WorkflowDefinition
@@ -211,6 +212,7 @@ async def write_header(turn: TurnContext, attention: Attention | None = None) ->
         attention=attention,
         result=state.result,
         error=state.error,
+        attributes=write_attributes(state.attributes) if state.attributes else None,
     )
     if agreeing != header:
         await _update(turn, replace(agreeing, updated_at=turn.ports.clock.now()))

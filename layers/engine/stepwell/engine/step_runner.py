@@ -242,6 +242,14 @@ class StepEntry(StepContext):
         return self._suspended or self._timed_out or self._withdrawn or self._broken is not None
 
     @property
+    def context(self) -> Any:
+        """The run's context, as of the step's call; each reader gets one of his own."""
+        snapshot = self.command.context
+        if snapshot is None:
+            raise UsageError("this run has no context: declare @workflow(context=YourModel)")
+        return snapshot.codec.decode(snapshot.text)
+
+    @property
     def cancelled(self) -> bool:
         """Whether nobody waits for this attempt any more."""
         return self._timed_out or self._withdrawn or self._cancel_seen

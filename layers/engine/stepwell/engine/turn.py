@@ -166,6 +166,7 @@ class Engine:
             pool=self._pool,
             notifiers=self._notifiers,
             fraction=self._fraction,
+            workflow=self._registry.workflow,
         )
         received = Received(
             attempt=attempt,
@@ -271,9 +272,10 @@ class Engine:
             return await self._input_unfit(turn, workflow, error, before)
         performer = Performer(turn, replay, self._fraction)
         try:
-            # Without a first event before this turn, no code of the run was ever at work.
-            replay.run(history, new=not turn.journal.loaded)
+            replay.run(history, recorded=turn.journal.loaded)
             held = await self._perform(turn, replay, performer)
+            if not isinstance(replay.outcome, Blocked):
+                performer.record_remarks()
             await performer.stop()
             await turn.puts.settle()
             end = await self._settle(turn, workflow, replay, before, held=held)
@@ -385,4 +387,5 @@ def header_of(message: StartRun) -> RunHeader:
         updated_at=message.created_at,
         idempotency_key=message.idempotency_key,
         tags=message.tags,
+        context=message.context,
     )

@@ -143,30 +143,9 @@ def _ended(facts: RunFacts) -> bool:
 class PromisingClient(Client):
     """A client that notes what it tells its callers."""
 
-    def __init__(
-        self,
-        ports: Ports,
-        settings: Settings,
-        promises: Promises,
-        *,
-        idempotency_key: str | None = None,
-        tags: tuple[str, ...] = (),
-    ) -> None:
-        super().__init__(ports, settings, idempotency_key=idempotency_key, tags=tags)
+    def __init__(self, ports: Ports, settings: Settings, promises: Promises) -> None:
+        super().__init__(ports, settings)
         self._promises = promises
-
-    def with_options(
-        self, *, idempotency_key: str | None = None, tags: tuple[str, ...] = ()
-    ) -> Client:
-        """As `Client.with_options`; the same promises."""
-        super().with_options(idempotency_key=idempotency_key, tags=tags)  # for what it refuses
-        return PromisingClient(
-            self._ports,
-            self._settings,
-            self._promises,
-            idempotency_key=idempotency_key,
-            tags=tags,
-        )
 
     async def _start(self, workflow: str, start: NamedStart) -> tuple[str, bool]:
         # Both kinds of start come together here, with the digest that the run must have.

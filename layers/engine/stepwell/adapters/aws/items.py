@@ -86,6 +86,8 @@ class RunItem(TableItem):
     cancel_requested = BooleanAttribute(null=True)
     idempotency_key = UnicodeAttribute(null=True)
     tags: ListAttribute[Any] = ListAttribute(null=True)
+    attributes = UnicodeAttribute(null=True)
+    context = UnicodeAttribute(null=True)
 
 
 class CommitItem(TableItem):
