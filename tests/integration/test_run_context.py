@@ -278,3 +278,11 @@ def test_crashes_anywhere_give_the_same() -> None:
             if not env.crashes:
                 return
     pytest.fail("it never came through without a crash")
+
+
+def test_a_keyed_step_reads_it_too(stepwell_env: Environment) -> None:
+    @workflow(context=Caller)
+    async def flow() -> Any:
+        return await reads.with_options(key="k")()
+
+    assert stepwell_env.run(flow) == "none:10"

@@ -476,7 +476,9 @@ class Replay(RunContext):
         call = self._keyed.get(key)
         if call is None:
             identity = keyed_step(definition.name, key)
-            command = RunStep(identity, input_digest, definition, args, kwargs)
+            command = RunStep(
+                identity, input_digest, definition, args, kwargs, self.remarks.snapshot
+            )
             self._ask(command)
             known = self._state.steps.get(identity)
             if known is not None and known.digest != input_digest:
