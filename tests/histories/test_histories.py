@@ -12,7 +12,7 @@ import pytest
 from stepwell.core import events as e
 from stepwell.core.failure import describe
 from stepwell.core.state import fold
-from stepwell.engine.replay import Blocked, Cancelled, Raised, Returned
+from stepwell.engine.endings import Blocked, Cancelled, Raised, Returned
 from stepwell.testing.histories import History, import_history, replay_history
 from stepwell.testing.laws import check_history
 from tests.histories.recordings import FOLDER, RECORDINGS, Recording, record_missing

@@ -114,13 +114,22 @@ class NonDeterminismError(StepwellError):
     """The code asked for something else than the history records. The run waits as BLOCKED.
 
     Deploy code that fits the history, or look at `recorded`, `asked` and `where` to see the change.
+    `hint` says what probably changed and what to do, `diff` compares the calls around it line by
+    line, `-` recorded and `+` asked for; each is empty where nothing is known.
     """
 
-    def __init__(self, recorded: str, asked: str, where: str) -> None:
-        super().__init__(f"at {where}: the history records {recorded}, the code asked for {asked}")
+    def __init__(
+        self, recorded: str, asked: str, where: str, *, hint: str = "", diff: str = ""
+    ) -> None:
+        lines = [f"at {where}: the history records {recorded}, the code asked for {asked}"]
+        lines += [hint] if hint else []
+        lines += [f"recorded (-) against asked for (+):\n{diff}"] if diff else []
+        super().__init__("\n".join(lines))
         self.recorded = recorded
         self.asked = asked
         self.where = where
+        self.hint = hint
+        self.diff = diff
 
 
 class LimitExceeded(StepwellError):

@@ -17,7 +17,8 @@ from stepwell.core import events as e
 from stepwell.core.commands import OpenHook, RunStep, StartTimer
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.state import RunState
-from stepwell.engine.replay import Replay, Returned
+from stepwell.engine.endings import Returned
+from stepwell.engine.replay import Replay
 from stepwell.testing import Environment
 
 #: A branch: how many steps it runs before and after its own branches, and those.

@@ -365,3 +365,101 @@ def test_what_comes_due_after_a_run_was_blocked_still_comes(stepwell_env: Enviro
     assert stepwell_env.get(run).attention is None
     stepwell_env.advance("1h")
     assert stepwell_env.get(run).status is RunStatus.COMPLETED
+
+
+def reason_of(env: Environment, run: RunHandle[Any]) -> str:
+    attention = env.get(run).attention
+    assert attention is not None
+    return attention.reason
+
+
+def test_the_reason_compares_what_is_recorded_with_what_is_asked_for(
+    stepwell_env: Environment,
+) -> None:
+    run = waiting_run(stepwell_env)
+    with registry.isolated():
+        registered(inserted_between)
+        answer(stepwell_env, run, "one")
+    lines = reason_of(stepwell_env, run).splitlines()
+    marked = [line[:2] + line.split("'")[1] for line in lines[lines.index(_HEAD) + 1 :]]
+    assert marked == [
+        "  charge:1",
+        "- ship:1",
+        "- 1/one:1",
+        "- 2/two:1",
+        "- 3/sleep:1",
+        "+ check:1",
+    ]
+
+
+_HEAD = "recorded (-) against asked for (+):"
+
+
+def test_a_removed_call_is_named_with_the_one_that_took_its_place(
+    stepwell_env: Environment,
+) -> None:
+    async def twice() -> None:
+        await charge("a")
+        await charge("b")
+        await hook("one")
+
+    async def once() -> None:
+        await charge("b")
+        await hook("one")
+
+    with registry.isolated():
+        run = stepwell_env.start(registered(twice))
+        stepwell_env.run_until_idle()
+    with registry.isolated():
+        registered(once)
+        answer(stepwell_env, run, "one")
+    reason = reason_of(stepwell_env, run)
+    assert "a call was removed before 'charge:1'" in reason
+    assert "recorded as 'charge:2'" in reason
+
+
+def test_calls_with_keys_may_change_their_order_and_their_place(
+    stepwell_env: Environment,
+) -> None:
+    async def before() -> list[int]:
+        await charge.with_options(key="1")("a")
+        await charge.with_options(key="2")("b")
+        await hook("one")
+        return []
+
+    async def after() -> list[int]:
+        second = await charge.with_options(key="2")("b")
+        [first] = await asyncio.gather(charge.with_options(key="1")("a"))
+        await hook("one")
+        return [first, second]
+
+    with registry.isolated():
+        run = stepwell_env.start(registered(before))
+        stepwell_env.run_until_idle()
+    RAN.clear()
+    with registry.isolated():
+        registered(after)
+        answer(stepwell_env, run, "one")
+        assert stepwell_env.run_to_end(run) == [1, 1]
+    assert RAN == []
+
+
+def test_a_key_that_nobody_asks_for_any_more_blocks_the_run(stepwell_env: Environment) -> None:
+    async def before() -> None:
+        await charge.with_options(key="1")("a")
+        await hook("one")
+
+    async def after() -> None:
+        await charge.with_options(key="2")("a")
+        await hook("one")
+
+    with registry.isolated():
+        run = stepwell_env.start(registered(before))
+        stepwell_env.run_until_idle()
+    RAN.clear()
+    with registry.isolated():
+        registered(after)
+        answer(stepwell_env, run, "one")
+    reason = reason_of(stepwell_env, run)
+    assert "'charge=1' is recorded and 'charge=2' is asked for" in reason
+    assert RAN == []

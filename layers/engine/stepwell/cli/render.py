@@ -60,12 +60,15 @@ class Output:
             console.print(line, soft_wrap=True)
 
     def facts(self, facts: Mapping[str, str]) -> None:
-        """Names and what they are, one a line."""
+        """Names and what they are, one a line; what has more lines goes on below its first."""
         console = self._console()
         width = max(map(len, facts), default=0) + 2
         for name, text in facts.items():
-            line = Text(name.ljust(width), style="bold") + _cell(text)
+            first, *more = text.split("\n")
+            line = Text(name.ljust(width), style="bold") + _cell(first)
             console.print(line, soft_wrap=True)
+            for each in more:
+                console.print(Text(" " * width + each), soft_wrap=True)
 
     def _console(self) -> Console:
         return Console(file=self._file, highlight=False, markup=False, emoji=False)
@@ -83,6 +86,11 @@ def talk(text: str) -> None:
 def one_line(text: str) -> str:
     """Text without line breaks and control characters, which could paint over the terminal."""
     return plain(" ".join(text.split()))
+
+
+def lines(text: str) -> str:
+    """Text with its line breaks, and no other control characters."""
+    return "\n".join(plain(line) for line in text.splitlines())
 
 
 def plain(text: str) -> str:

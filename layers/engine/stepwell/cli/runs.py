@@ -13,7 +13,7 @@ import typer
 from stepwell import shapes
 from stepwell.cli.failing import BadInput, NotFound
 from stepwell.cli.options import AsJson, Command, Cursor, Group, Limit, RunId
-from stepwell.cli.render import Output, compact, one_line, plain, several, short, talk
+from stepwell.cli.render import Output, compact, lines, one_line, plain, several, short, talk
 from stepwell.cli.target import Target, on_target, suggest_worker
 from stepwell.cli.timeline import COLUMNS, timeline
 from stepwell.client import Client, OutputChunk
@@ -163,7 +163,7 @@ def run_facts(header: RunHeader) -> dict[str, str]:
         "input": compact(json.loads(header.input)),
     }
     if header.attention is not None:
-        facts[header.attention.kind.lower()] = one_line(header.attention.reason)
+        facts[header.attention.kind.lower()] = lines(header.attention.reason)
     if header.cancel_requested and not header.status.terminal:
         facts["cancel"] = "requested"
     for number, wait in enumerate(header.waiting, 1):

@@ -67,6 +67,11 @@ def keyed_step(name: str, key: str) -> str:
     return f"{name}={key}"
 
 
+def is_keyed_step(step: str) -> bool:
+    """Whether a step's id is that of a key."""
+    return "=" in step
+
+
 def inside(step: str, identity: str) -> str:
     """The id of something that belongs to a step."""
     return f"{step}>{identity}"

@@ -21,6 +21,7 @@ from stepwell.core.records import HookRow, Millis
 from stepwell.core.state import HookState, StepState
 from stepwell.engine import dispatch, hooks
 from stepwell.engine.checkpoints import expire_checkpoint
+from stepwell.engine.endings import Raised
 from stepwell.engine.growth import Growth
 from stepwell.engine.outcomes import (
     failed_event,
@@ -28,7 +29,7 @@ from stepwell.engine.outcomes import (
     log_failure,
     outcome_event,
 )
-from stepwell.engine.replay import Raised, Replay
+from stepwell.engine.replay import Replay
 from stepwell.engine.step_runner import Broken, EntryOutcome, StepEntry
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import Failure, LimitExceeded, PayloadError

@@ -14,13 +14,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
-import inspect
-import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any, NoReturn
 
 from stepwell.authoring.context import RUN, STEP, RunContext, never_awaited
@@ -29,11 +27,14 @@ from stepwell.core import events as e
 from stepwell.core.attributes import Scalar
 from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
 from stepwell.core.definitions import HookDefinition, StepDefinition, WorkflowDefinition
+from stepwell.core.divergence import Line, compared, moved, recorded_lines, shifted
 from stepwell.core.failure import describe
-from stepwell.core.ids import keyed, keyed_step
+from stepwell.core.ids import is_keyed_step, keyed, keyed_step
 from stepwell.core.payload import digest
 from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
+from stepwell.engine.endings import Blocked, Cancelled, Outcome, Raised, Returned
+from stepwell.engine.frames import place_of_author, warn_of_swallower
 from stepwell.engine.keyed import KeyedStep
 from stepwell.engine.loop import DeterministicLoop, Scope
 from stepwell.engine.remarks import Remarks
@@ -51,46 +52,16 @@ from stepwell.errors import (
     UsageError,
 )
 
-_LOG = logging.getLogger("stepwell.workflow")
 _NO_INPUT = digest("")
 _FAILED = {"error": StepFailed, "timeout": StepTimeout, "interrupted": StepInterrupted}
 #: How often code may ask for something after its pass is over before it is stopped for good.
 _LATE_LIMIT = 1_000
 #: Above this many primitives, those that were awaited are dropped from the list.
 _MANY_MADE = 1_000
-_ASYNC_CODE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_STEP_ENDS = (e.StepCompleted, e.StepFailed)
 _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 #: Stands for "decode it from the record" where a value may be passed along with an event.
 UNSET: Any = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The workflow returned."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The workflow raised."""
-
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The workflow ended by its cancellation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """The code does not fit the history."""
-
-    error: NonDeterminismError
-
-
-Outcome = Returned | Raised | Cancelled | Blocked
 
 
 @dataclass(slots=True)
@@ -132,14 +103,17 @@ class Replay(RunContext):
         self._state = state
         self._texts = texts
         self._seed = state.started.seed
-        #: In the order of asking, for those who compare passes.
-        self._asked: dict[str, None] = {}
+        #: In the order of asking, for those who compare passes; steps with their input's digest.
+        self._asked: dict[str, str | None] = {}
+        self._history: Sequence[e.Event] = ()
         self._over = False
         self._late = 0
         #: Primitives that were called, and where, for those that are never awaited.
         self._made: list[tuple[Coroutine[Any, Any, Any], str, CodeType, int]] = []
         self._many_made = _MANY_MADE
         self._keyed: dict[str, KeyedStep] = {}
+        #: Outcomes of steps with a key that the code has not asked for yet.
+        self._early: dict[str, e.Event] = {}
         self._cancel_told = False
         self._thread: WorkflowThread | None = None
         self.remarks = Remarks(state, workflow.context, self._is_behind)
@@ -166,6 +140,7 @@ class Replay(RunContext):
         `recorded` is how many of its events earlier turns left, by default all: code has gone past
         no others, whatever was decided outside meanwhile.
         """
+        self._history = history
         left = (len(history) if recorded is None else recorded) - 1  # code comes after the start
         self.replaying = left > 0
         with self.loop.running():
@@ -231,13 +206,7 @@ class Replay(RunContext):
             return
         left = next(self._unasked(), None)
         if left is not None:
-            self._block(
-                NonDeterminismError(
-                    recorded=f"{self._kind(left)} {left!r}",
-                    asked=self._asks(),
-                    where=f"workflow {self._workflow.name!r}, the end of the history",
-                )
-            )
+            self._block_over(f"{self._kind(left)} {left!r}", left, ", the end of the history")
 
     def _unasked(self) -> Iterator[str]:
         """What is recorded of this run and was not asked for, so far."""
@@ -260,37 +229,40 @@ class Replay(RunContext):
         if self._main.done() and not self._main.cancelled():
             self._main.exception()  # taken, so that asyncio does not report it as lost
         if self.outcome is None and swallowed:
-            self._warn_of_swallower(swallowed[0])
-
-    def _warn_of_swallower(self, mark: Suspended) -> None:
-        # The traceback begins where the mark got to: in the code that caught it.
-        trace = mark.__traceback__
-        while trace is not None and _is_ours(trace.tb_frame):
-            trace = trace.tb_next
-        if trace is None:
-            return
-        code = trace.tb_frame.f_code
-        _LOG.warning(
-            "run %s is suspended all the same: %s (%s:%d) swallowed the suspension; "
-            "catch Exception instead of BaseException",
-            self.run_id,
-            code.co_qualname,
-            code.co_filename,
-            trace.tb_lineno,
-        )
+            warn_of_swallower(self.run_id, swallowed[0])
 
     def _take(self, identity: str, event: e.Event) -> Pending | None:
         """Who waits for an outcome; None when it was withdrawn: recorded, not delivered."""
         pending = self.pending.pop(identity, None)
         if pending is None and identity not in self._asked:
-            self._block(
-                NonDeterminismError(
-                    recorded=f"{event.type} of {identity!r}",
-                    asked=self._asks(),
-                    where=f"workflow {self._workflow.name!r}",
-                )
-            )
+            if isinstance(event, _STEP_ENDS) and is_keyed_step(identity):
+                self._early[identity] = event  # code may ask for keys in another order than before
+            else:
+                first = next(iter(self._early), identity)  # it is what the code missed before
+                told = self._early.get(first, event)
+                self._block_over(f"{told.type} of {first!r}", first)
         return pending
+
+    def _block_over(self, what: str, identity: str, place: str = "") -> None:
+        """Something is recorded that nobody asked for."""
+        lines = recorded_lines(self._history)
+        self._block(
+            NonDeterminismError(
+                recorded=what,
+                asked=self._asks(),
+                where=f"workflow {self._workflow.name!r}{place}",
+                hint=moved(identity, lines, self._asked),
+                diff=compared(lines, self._asked_lines()),
+            )
+        )
+
+    def _asked_lines(self) -> dict[str, Line]:
+        lines: dict[str, Line] = {}
+        for identity, wanted in self._asked.items():
+            pending = self.pending.get(identity)
+            kind = self._kind(identity) or "step"
+            lines[identity] = (kind if pending is None else _kind_of(pending.command), wanted)
+        return lines
 
     def _step_completed(self, event: e.StepCompleted, value: Any) -> None:
         pending = self._take(event.step, event)
@@ -365,14 +337,16 @@ class Replay(RunContext):
 
     def _ask(self, command: Command) -> None:
         """Note that the code asks for a command. Raises `Suspended` when the pass is over."""
-        self._asked[command.id] = None
+        self._asked[command.id] = command.digest if type(command) is RunStep else None
         kind = self._kind(command.id)
         if kind is not None and kind != _kind_of(command):
-            self._refuse(f"{kind} {command.id!r}", f"{_kind_of(command)} {command.id!r}")
+            self._refuse(f"{kind} {command.id!r}", command, f"{_kind_of(command)} {command.id!r}")
 
-    def _refuse(self, recorded: str, asked: str) -> NoReturn:
-        where = f"workflow {self._workflow.name!r}{_place_of_author()}"
-        self._block(NonDeterminismError(recorded, asked, where))
+    def _refuse(self, recorded: str, command: Command, asked: str, hint: str = "") -> NoReturn:
+        where = f"workflow {self._workflow.name!r}{place_of_author()}"
+        lines = self._asked_lines() | {command.id: (_kind_of(command), self._asked[command.id])}
+        diff = compared(recorded_lines(self._history), lines)
+        self._block(NonDeterminismError(recorded, asked, where, hint=hint, diff=diff))
         raise Suspended
 
     async def _come_late(self) -> NoReturn:
@@ -385,7 +359,8 @@ class Replay(RunContext):
     def _kind(self, identity: str) -> str | None:
         if identity in self._state.steps:
             return "step"
-        if identity in self._state.hooks:
+        hook = self._state.hooks.get(identity)
+        if hook is not None and hook.step is None:
             return "hook"
         return "timer" if identity in self._state.timers else None
 
@@ -486,6 +461,9 @@ class Replay(RunContext):
             call = self._keyed[key] = KeyedStep(key, command, self.loop)
             self.pending[identity] = Pending(command, call.future)
             self.fresh.append(command)
+            early = self._early.pop(identity, None)
+            if early is not None:
+                _DELIVERED[early.type](self, early, UNSET)
         else:
             call.check(definition.name, input_digest)
         try:
@@ -498,8 +476,10 @@ class Replay(RunContext):
     def _refuse_input(self, recorded: str, command: RunStep) -> NoReturn:
         self._refuse(
             f"step {command.id!r} with input {recorded}",
+            command,
             f"step {command.id!r} with input {command.digest} (time, uuid and random differ on every "
             "pass: use now(), uuid4() and random(), or take them in a step)",
+            shifted(command.id, command.digest, recorded_lines(self._history)),
         )
 
     def sleep(self, due: Millis) -> Coroutine[Any, Any, None]:
@@ -594,22 +574,6 @@ def _kind_of(command: Command) -> str:
     if isinstance(command, RunStep):
         return "step"
     return "hook" if isinstance(command, OpenHook) else "timer"
-
-
-def _is_ours(frame: FrameType) -> bool:
-    name = str(frame.f_globals.get("__name__"))
-    return name.startswith(("stepwell.", "asyncio.", "contextlib"))
-
-
-def _place_of_author() -> str:
-    """Where the author's code asks, as far as this thread's stack shows it."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_ours(frame):
-        frame = frame.f_back
-    # A task that is nothing but a primitive has only our loop's callers above it.
-    if frame is None or not frame.f_code.co_flags & _ASYNC_CODE:
-        return ""
-    return f", {frame.f_code.co_qualname} line {frame.f_lineno}"
 
 
 _DELIVERED: dict[str, Callable[[Replay, Any, Any], None]] = {

@@ -21,8 +21,9 @@ from stepwell.core.records import Attention, HookStatus, RunHeader, RunStatus, W
 from stepwell.core.state import Alarm, fold
 from stepwell.engine import hooks
 from stepwell.engine.dispatch import call_off
+from stepwell.engine.endings import Cancelled, Outcome, Raised, Returned
 from stepwell.engine.journal import Fenced
-from stepwell.engine.replay import Cancelled, Outcome, Raised, Replay, Returned
+from stepwell.engine.replay import Replay
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import Failure, PayloadError, StepFailed, UsageError
 

@@ -30,12 +30,13 @@ from stepwell.core.records import Attention, HookRow, Millis, RunHeader, RunStat
 from stepwell.core.state import Alarm, RunState, fold
 from stepwell.engine import settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
+from stepwell.engine.endings import Blocked, Raised
 from stepwell.engine.growth import Extent, warn
 from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.perform import FRESH, Performer
 from stepwell.engine.ports import Ports, RunRows, TransientError
 from stepwell.engine.puts import Puts
-from stepwell.engine.replay import Blocked, Raised, Replay
+from stepwell.engine.replay import Replay
 from stepwell.engine.settings import Settings
 from stepwell.engine.threads import ThreadPool
 from stepwell.engine.turn_context import TurnContext

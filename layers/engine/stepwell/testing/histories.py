@@ -22,7 +22,8 @@ from stepwell.authoring.decorators import Workflow
 from stepwell.client import Recorded
 from stepwell.core.events import Event, dump_events, load_events
 from stepwell.core.state import fold
-from stepwell.engine.replay import Outcome, Replay
+from stepwell.engine.endings import Outcome
+from stepwell.engine.replay import Replay
 
 _FORMAT = 1
 

@@ -10,7 +10,8 @@ from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.failure import describe
 from stepwell.core.records import Payload
 from stepwell.core.state import fold
-from stepwell.engine.replay import Blocked, Cancelled, Outcome, Raised, Replay, Returned
+from stepwell.engine.endings import Blocked, Cancelled, Outcome, Raised, Returned
+from stepwell.engine.replay import Replay
 from stepwell.errors import DefinitionError, PayloadError
 from stepwell.testing.laws.log import ENDS, cuts
 

@@ -1,0 +1,37 @@
+"""How a pass of a workflow over its history can end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.errors import NonDeterminismError
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The workflow returned."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The workflow raised."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The workflow ended by its cancellation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """The code does not fit the history."""
+
+    error: NonDeterminismError
+
+
+Outcome = Returned | Raised | Cancelled | Blocked
