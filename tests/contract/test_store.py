@@ -13,8 +13,10 @@ from stepwell.core.events import Commit
 from stepwell.core.records import (
     Attention,
     Decision,
+    Fork,
     HookRow,
     HookStatus,
+    RetryRequest,
     RunHeader,
     RunStatus,
     Wait,
@@ -243,6 +245,43 @@ def test_an_update_keeps_a_cancel_flag_that_stands(deployment: Deployment) -> No
         assert await deployment.store.get_header("run") == flagged
         assert (await deployment.store.load("run")).header == flagged
         assert (await deployment.store.list_runs()).items == (flagged,)
+
+    run(scenario())
+
+
+def test_an_update_that_reopens_a_run_takes_the_cancel_flag_away(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        await deployment.store.put_header(header())
+        assert await deployment.store.request_cancel("run")
+        reopened = header(last_event=2, status=RunStatus.SUSPENDED)
+        assert await deployment.store.update_header(reopened, reopens=True)
+        assert await deployment.store.get_header("run") == reopened
+        assert (await deployment.store.load("run")).header == reopened
+
+    run(scenario())
+
+
+def test_a_header_keeps_what_is_asked_of_its_run(deployment: Deployment) -> None:
+    async def scenario() -> None:
+        kept = replace(
+            header(),
+            retry=RetryRequest(request_id="r1", after=7, actor="Ada"),
+            forked_from=Fork(run_id="other", event=3, started_at=START, edits='{"2":"1"}'),
+            attention=Attention(
+                kind="PAUSED",
+                reason="a look first",
+                since=START,
+                request_id="p1",
+                actor="Ada",
+                before=Attention(kind="STUCK", reason="r", since=START, message="{}"),
+            ),
+        )
+        await deployment.store.put_header(kept)
+        assert await deployment.store.get_header("run") == kept
+        assert (await deployment.store.list_runs(attention="PAUSED")).items == (kept,)
+        bare = replace(header(), retry=None, attention=None)
+        assert await deployment.store.update_header(bare, over=kept)
+        assert await deployment.store.get_header("run") == bare
 
     run(scenario())
 

@@ -112,6 +112,14 @@ HEADERS = (
         killed_by=(f"{_LAWS}test_an_update_keeps_a_cancel_flag_that_stands[aws]",),
     ),
     Mutation(
+        id="aws-reopening-takes-the-flag-away",
+        module=_STORE,
+        was="elif reopens:",
+        becomes="elif reopens and header.cancel_requested:",
+        protects="a cancel is about one life of a run",
+        killed_by=(f"{_LAWS}test_an_update_that_reopens_a_run_takes_the_cancel_flag_away[aws]",),
+    ),
+    Mutation(
         id="aws-cancel-needs-header",
         module=_STORE,
         within="DynamoStore.request_cancel",

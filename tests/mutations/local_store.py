@@ -55,10 +55,18 @@ HEADERS = (
     Mutation(
         id="local-cancel-flag-kept",
         module=_STORE,
-        was="cancel_requested = max(cancel_requested, ?)",
-        becomes="cancel_requested = ?",
+        was="cancel_requested = max(cancel_requested * ?, ?)",
+        becomes="cancel_requested = max(cancel_requested * ? * 0, ?)",
         protects="an update keeps a cancel flag that stands",
         killed_by=(f"{_LAWS}test_an_update_keeps_a_cancel_flag_that_stands[memory]",),
+    ),
+    Mutation(
+        id="local-reopening-takes-the-flag-away",
+        module=_STORE,
+        was="keeps_flag=not reopens",
+        becomes="keeps_flag=True",
+        protects="a cancel is about one life of a run",
+        killed_by=(f"{_LAWS}test_an_update_that_reopens_a_run_takes_the_cancel_flag_away[memory]",),
     ),
     Mutation(
         id="local-note-not-seen",

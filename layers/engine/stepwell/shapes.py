@@ -58,7 +58,7 @@ def _wait(wait: Wait) -> Shape:
 
 def run_summary(header: RunHeader) -> Shape:
     """A run in a list: all but its values."""
-    attention = header.attention
+    attention, fork = header.attention, header.forked_from
     return {
         "run_id": header.run_id,
         "workflow": header.workflow,
@@ -75,6 +75,7 @@ def run_summary(header: RunHeader) -> Shape:
         "idempotency_key": header.idempotency_key,
         "tags": list(header.tags),
         "attributes": _value(header.attributes) or {},
+        "forked_from": None if fork is None else {"run_id": fork.run_id, "event": fork.event},
         "error": _failure(header.error),
     }
 

@@ -16,7 +16,7 @@ from tests.integration.cli.shell import COMMAND, Shell
 
 SUMMARY_KEYS = {
     "run_id", "workflow", "version", "status", "created_at", "updated_at", "last_event", "waiting",
-    "attention", "cancel_requested", "idempotency_key", "tags", "error",
+    "attention", "cancel_requested", "idempotency_key", "tags", "error", "forked_from",
 }  # fmt: skip
 
 

@@ -122,6 +122,9 @@ ONE_OF_EACH: dict[type, e.Event] = {
         e.RunCompleted(at=START, result="1"),
         e.RunFailed(at=START, error=ERROR),
         e.RunCancelled(at=START, reason="why"),
+        e.RunRetried(at=START, request_id="r", actor="eve"),
+        e.StepSuperseded(at=START, step="s:1", name="s"),
+        e.RunForked(at=START, source="run", event=7, actor="eve"),
     )
 }
 

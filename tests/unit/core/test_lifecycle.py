@@ -29,7 +29,7 @@ HOOK_EVENTS = [
 TIMER_STATES = [None, "started", "fired", "cancelled"]
 TIMER_EVENTS = ["TimerStarted", "TimerFired", "TimerCancelled"]
 RUN_STATES = [None, "running", "completed", "failed", "cancelled"]
-RUN_EVENTS = ["RunStarted", "RunCompleted", "RunFailed", "RunCancelled"]
+RUN_EVENTS = ["RunStarted", "RunCompleted", "RunFailed", "RunCancelled", "RunRetried"]
 
 
 def step_goes(state: str | None, event: str) -> str | None:
@@ -68,6 +68,8 @@ def run_goes(state: str | None, event: str) -> str | None:
         ("running", "RunCompleted"): "completed",
         ("running", "RunFailed"): "failed",
         ("running", "RunCancelled"): "cancelled",
+        ("failed", "RunRetried"): "running",
+        ("cancelled", "RunRetried"): "running",
     }.get((state, event))
 
 
@@ -109,7 +111,7 @@ def test_the_tables_hold_these_states_and_lead_nowhere_else(
 
 
 #: What may come at any time while the run goes on.
-FREE = {"CancelRequested", "PatchMarked", "AttributesSet"}
+FREE = {"CancelRequested", "PatchMarked", "AttributesSet", "RunForked", "StepSuperseded"}
 
 
 def test_every_event_but_the_free_ones_stands_in_one_table() -> None:

@@ -92,6 +92,13 @@ class Attention(_Model):
     since: Time
 
 
+class Origin(_Model):
+    """What a run was forked from: events up to this number of that run."""
+
+    run_id: str
+    event: int
+
+
 class RunSummary(_Model):
     """A run, all but its values."""
 
@@ -108,6 +115,7 @@ class RunSummary(_Model):
     idempotency_key: str | None
     tags: list[str]
     attributes: dict[str, str | int | float | bool]
+    forked_from: Origin | None
     error: Failure | None
 
 

@@ -34,6 +34,7 @@ class Standing(StrEnum):
     CANCELLED = "cancelled"
     BLOCKED = "blocked"
     STUCK = "stuck"
+    PAUSED = "paused"
 
     @property
     def status(self) -> RunStatus | None:
@@ -45,6 +46,8 @@ class Standing(StrEnum):
         """The note on the header that it is, if it is one."""
         if self is Standing.BLOCKED:
             return "BLOCKED"
+        if self is Standing.PAUSED:
+            return "PAUSED"
         return "STUCK" if self is Standing.STUCK else None
 
 
@@ -67,7 +70,7 @@ def list_runs(
             metavar="STATUS",
             help=(
                 f"With this status only: {', '.join(RunStatus).lower()}; "
-                "or those that need attention: blocked, stuck."
+                "or a note that stands: blocked, stuck, paused."
             ),
             show_default=False,
         ),
@@ -180,6 +183,8 @@ def run_facts(header: RunHeader) -> dict[str, str]:
         facts["attributes"] = compact(json.loads(header.attributes))
     if header.context is not None:
         facts["context"] = compact(json.loads(header.context))
+    if header.forked_from is not None:
+        facts["forked"] = f"from event {header.forked_from.event} of {header.forked_from.run_id}"
     return facts
 
 

@@ -146,7 +146,16 @@ def _run_failed(event: e.RunFailed, took: str) -> Details:
 
 
 def _run_cancelled(event: e.RunCancelled, took: str) -> Details:
-    return [_took(took), short(event.reason or "")]
+    return [_took(took), "by force" if event.forced else "", short(event.reason or "")]
+
+
+def _run_retried(event: e.RunRetried, _: str) -> Details:
+    return ["" if event.actor is None else f"by {short(event.actor)}"]
+
+
+def _run_forked(event: e.RunForked, _: str) -> Details:
+    by = "" if event.actor is None else f"by {short(event.actor)}"
+    return [by, f"from event {event.event} of run {event.source}"]
 
 
 def _nothing(_: e.Event, __: str) -> Details:
@@ -176,6 +185,9 @@ _DETAILS: dict[str, Callable[[Any, str], Details]] = {
     "RunCompleted": _run_completed,
     "RunFailed": _run_failed,
     "RunCancelled": _run_cancelled,
+    "RunRetried": _run_retried,
+    "StepSuperseded": _nothing,
+    "RunForked": _run_forked,
 }
 
 

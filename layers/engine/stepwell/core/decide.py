@@ -30,8 +30,9 @@ def reference_time(message: Message, now: Millis) -> Millis:
 
 def first_event(header: RunHeader) -> e.RunStarted:
     """The beginning of a log; a function of the header, so it is the same whoever writes it."""
+    fork = header.forked_from
     return e.RunStarted(
-        at=header.created_at,
+        at=header.created_at if fork is None else fork.started_at,
         workflow=header.workflow,
         version=header.version,
         input=header.input,

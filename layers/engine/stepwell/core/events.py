@@ -275,20 +275,57 @@ class RunCompleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailed:
-    """The workflow raised."""
+    """The workflow raised. `redo` names what a retry does again, None for nothing in particular."""
 
     at: Millis
     error: Failure
+    redo: tuple[str, ...] | None = None
     type: Literal["RunFailed"] = "RunFailed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCancelled:
-    """The workflow ended by its cancellation."""
+    """The workflow ended by its cancellation; `redo` as with `RunFailed`.
+
+    `forced` says that it ended without its code, None that it did not.
+    """
 
     at: Millis
     reason: str | None = None
+    redo: tuple[str, ...] | None = None
+    forced: bool | None = None
     type: Literal["RunCancelled"] = "RunCancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRetried:
+    """A run that had failed or was cancelled goes on; what it has to do again is forgotten."""
+
+    at: Millis
+    request_id: str
+    actor: str | None = None
+    type: Literal["RunRetried"] = "RunRetried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSuperseded:
+    """What a step came to before a retry is not used: the code gives it another input now."""
+
+    at: Millis
+    step: str
+    name: str
+    type: Literal["StepSuperseded"] = "StepSuperseded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunForked:
+    """All events before this one are copies of another run's, of those up to its number `event`."""
+
+    at: Millis
+    source: str
+    event: int
+    actor: str | None = None
+    type: Literal["RunForked"] = "RunForked"
 
 
 Event = (
@@ -314,6 +351,9 @@ Event = (
     | RunCompleted
     | RunFailed
     | RunCancelled
+    | RunRetried
+    | StepSuperseded
+    | RunForked
 )
 
 

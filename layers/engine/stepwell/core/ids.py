@@ -72,6 +72,25 @@ def is_keyed_step(step: str) -> bool:
     return "=" in step
 
 
+def again(identity: str, generation: int) -> str:
+    """The id under which a hook is opened anew, whose row has been decided: `approve:1~2`.
+
+    `identity` is the part after its step's id, if it has one. In front of a key, which may hold
+    anything, it cannot be taken for another's.
+    """
+    if generation == 1:
+        return identity
+    name, at, key = identity.partition("@")
+    return f"{name}~{generation}{at}{key}"
+
+
+def without_generation(identity: str) -> tuple[str, int]:
+    """What `again` was given, from what it gave."""
+    name, at, key = identity.partition("@")
+    name, _, generation = name.partition("~")
+    return f"{name}{at}{key}", int(generation or 1)
+
+
 def inside(step: str, identity: str) -> str:
     """The id of something that belongs to a step."""
     return f"{step}>{identity}"

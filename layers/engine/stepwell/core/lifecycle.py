@@ -74,8 +74,8 @@ RUN: Table = {
         "RunCancelled": "cancelled",
     },
     "completed": {},
-    "failed": {},
-    "cancelled": {},
+    "failed": {"RunRetried": "running"},
+    "cancelled": {"RunRetried": "running"},
 }
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from stepwell.core.records import Millis, Payload
+from stepwell.core.records import Fork, Millis, Payload
 
 
 class _Message(BaseModel):
@@ -34,6 +34,7 @@ class StartRun(_Message):
     idempotency_key: str | None = None
     tags: tuple[str, ...] = ()
     context: Payload | None = None
+    forked_from: Fork | None = None
 
 
 class HookDecided(_Message):
@@ -66,11 +67,29 @@ class StepReported(_Message):
 
 
 class CancelRun(_Message):
-    """Somebody wants the run cancelled."""
+    """Somebody wants the run cancelled; with `force`, without its code having a say."""
 
     type: Literal["cancel"] = "cancel"
     request_id: str
     reason: str | None = None
+    actor: str | None = None
+    force: bool = Field(default=False, exclude_if=lambda force: not force)
+
+
+class ResumeRun(_Message):
+    """A pause, by its request, is over. Sufficient by itself: the turn lifts it if nobody has."""
+
+    type: Literal["resume"] = "resume"
+    request_id: str
+    pause: str
+
+
+class RetryRun(_Message):
+    """A run that ended with event `after` is to go on. Another end is none of its business."""
+
+    type: Literal["retry"] = "retry"
+    request_id: str
+    after: int
     actor: str | None = None
 
 
@@ -93,7 +112,17 @@ class Wake(_Message):
     cause: str
 
 
-Message = StartRun | HookDecided | TimerDue | StepReported | CancelRun | Continue | Wake
+Message = (
+    StartRun
+    | HookDecided
+    | TimerDue
+    | StepReported
+    | CancelRun
+    | ResumeRun
+    | RetryRun
+    | Continue
+    | Wake
+)
 
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
 

@@ -8,7 +8,7 @@ mixed up and data needs no tags.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -18,8 +18,9 @@ from stepwell.errors import Failure
 Millis = int
 #: JSON text, or `@<sha256>:<size>` for a value kept as a blob.
 Payload = str
-#: Why somebody should look at a run: no code fits it, or its message could not be handled.
-AttentionKind = Literal["BLOCKED", "STUCK"]
+#: Why somebody should look at a run: no code fits it, its message could not be handled, or somebody
+#: has paused it.
+AttentionKind = Literal["BLOCKED", "STUCK", "PAUSED"]
 #: After how long without news of an attempt, or of its next turn, a run is looked after: longer
 #: than AWS lets an attempt go on, with its time in the queue and the tries before the last.
 UNHEARD: Millis = 3_600_000
@@ -81,13 +82,41 @@ class Wait:
 class Attention:
     """A note on the header that an operator should see, and why.
 
-    `message` is the body that could not be handled, if one is at fault.
+    `message` is the body that could not be handled, if one is at fault. A pause has a `request_id`,
+    and `before` is the note that stood when it came, or came while it stood.
     """
 
     kind: AttentionKind
     reason: str
     since: Millis
     message: str | None = None
+    request_id: str | None = None
+    actor: str | None = None
+    before: Attention | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRequest:
+    """Somebody wants the run, which ended with event `after`, to go on."""
+
+    request_id: str
+    after: int
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fork:
+    """What a run was forked from: another's events up to number `event`.
+
+    `started_at` is when that one began. `edits` is a JSON object: numbers of events, and the
+    recorded form of the values that stand in them instead.
+    """
+
+    run_id: str
+    event: int
+    started_at: Millis
+    edits: Payload | None = None
+    actor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +127,7 @@ class RunHeader:
     and `random()`; with `created_at` it makes the first event a function of the header, so it needs
     no write of its own. `cancel_requested` is a flag that long steps see; the cancellation itself
     is a message. `attributes` is a JSON object of what the workflow has set, `context` the run's
-    context as it was started with.
+    context as it was started with. `retry` is a retry that the log does not know of yet.
     """
 
     run_id: str
@@ -121,6 +150,24 @@ class RunHeader:
     tags: tuple[str, ...] = ()
     attributes: Payload | None = None
     context: Payload | None = None
+    retry: RetryRequest | None = None
+    forked_from: Fork | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether somebody has paused the run, and nobody has resumed it."""
+        return self.attention is not None and self.attention.kind == "PAUSED"
+
+    @property
+    def note(self) -> Attention | None:
+        """The note that stands, a pause apart."""
+        return self.attention.before if self.paused and self.attention else self.attention
+
+    def noted(self, note: Attention | None) -> RunHeader:
+        """With this note; under the pause, if there is one."""
+        if self.paused and self.attention is not None:
+            note = replace(self.attention, before=note)
+        return replace(self, attention=note)
 
     @property
     def due(self) -> Millis | None:

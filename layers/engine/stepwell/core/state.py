@@ -7,13 +7,14 @@ long history quadratic. It never reads a clock: events carry their time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stepwell.core import events as e
 from stepwell.core.attributes import NOTHING, read_attributes
 from stepwell.core.lifecycle import HOOK, RUN, STEP, TIMER, CorruptHistory, follow
+from stepwell.core.lives import Lives
 from stepwell.core.records import Millis, Payload, Wait
 from stepwell.core.volume import volume
 from stepwell.errors import Failure
@@ -95,6 +96,7 @@ class RunState:
     """What a run's log says, so far. `volume` is how many bytes it takes.
 
     `patches` holds the ids of patches that were marked, `attributes` the JSON of each attribute.
+    `lives` is about runs that were retried or forked.
     """
 
     __slots__ = (
@@ -104,6 +106,7 @@ class RunState:
         "error",
         "hooks",
         "last",
+        "lives",
         "patches",
         "result",
         "started",
@@ -125,6 +128,7 @@ class RunState:
         self.patches: set[str] = set()
         self.attributes: dict[str, str] = {}
         self.cancel: e.CancelRequested | None = None
+        self.lives = Lives()
         self.result: Payload | None = None
         self.error: Failure | None = None
 
@@ -188,12 +192,17 @@ class RunState:
 
     def apply(self, event: e.Event) -> None:
         """Take the next event in. Raises `CorruptHistory` if it cannot follow."""
-        if self.status != "running" and not (self.status is None and event.type == "RunStarted"):
+        if self.status != "running" and not self._begins_with(event):
             raise CorruptHistory(f"{event.type} cannot follow: the run is {self.status or 'new'}")
         _APPLY[event.type](self, event)
         self.last += 1
         self.volume += volume(event)
         self.at = max(self.at, event.at)
+
+    def _begins_with(self, event: e.Event) -> bool:
+        if self.status is None:
+            return event.type == "RunStarted"
+        return event.type == "RunRetried"
 
 
 def fold(events: Iterable[e.Event]) -> RunState:
@@ -217,10 +226,48 @@ def _run_completed(state: RunState, event: e.RunCompleted) -> None:
 def _run_failed(state: RunState, event: e.RunFailed) -> None:
     state.status = follow(RUN, state.status, event.type, "the run")
     state.error = event.error
+    state.lives.redo = event.redo or ()
 
 
 def _run_cancelled(state: RunState, event: e.RunCancelled) -> None:
     state.status = follow(RUN, state.status, event.type, "the run")
+    state.lives.redo = event.redo or ()
+
+
+def _run_retried(state: RunState, event: e.RunRetried) -> None:
+    state.status = follow(RUN, state.status, event.type, "the run")
+    state.cancel = state.error = None
+    lives, number, redo = state.lives, state.last + 1, set(state.lives.redo)
+    for step in list(state.steps.values()):
+        if step.id in redo or step.status not in ("completed", "failed"):
+            del state.steps[step.id]
+            redo.add(step.id)
+    for timer in list(state.timers.values()):
+        if timer.id in redo or timer.status != "fired":
+            del state.timers[timer.id]
+            redo.add(timer.id)
+    for hook in state.hooks.values():
+        if _is_asked_again(hook, redo):
+            lives.open_again(hook.id, hook.step)
+            redo.add(hook.id)
+    lives.begin(number, redo, {*state.steps, *state.timers, *state.hooks}, (state.at, event.at))
+
+
+def _is_asked_again(hook: HookState, redo: Container[str]) -> bool:
+    """Whether code that asks for a hook after a retry asks anew: what is decided stays so."""
+    if hook.step is None:
+        return hook.id in redo or hook.status not in ("received", "expired", "failed")
+    return hook.status != "received"
+
+
+def _run_forked(state: RunState, event: e.RunForked) -> None:
+    state.lives.forked = True
+    state.lives.pauses.append((state.at, event.at))
+
+
+def _step_superseded(state: RunState, event: e.StepSuperseded) -> None:
+    state.steps.pop(event.step, None)
+    state.lives.forget(event.step, state.last + 1)
 
 
 def _patch_marked(state: RunState, event: e.PatchMarked) -> None:
@@ -342,7 +389,12 @@ def _hook_failed(state: RunState, event: e.HookFailed) -> None:
 
 
 def _hook_ended(state: RunState, event: e.HookReceived | e.HookExpired | e.HookClosed) -> None:
+    unknown = event.hook not in state.hooks
     hook = _hook(state, event)
+    if unknown and state.lives.retried and event.type == "HookClosed":
+        # Its row was closed after the end of the life before: whoever asks now asks anew.
+        state.lives.open_again(hook.id, hook.step)
+        state.lives.kept.add(hook.id)
     if hook.step in state.steps:
         state.steps[hook.step].woken = True
 
@@ -364,6 +416,9 @@ _APPLY: dict[str, Callable[..., None]] = {
     "RunCancelled": _run_cancelled,
     "PatchMarked": _patch_marked,
     "AttributesSet": _attributes_set,
+    "RunRetried": _run_retried,
+    "RunForked": _run_forked,
+    "StepSuperseded": _step_superseded,
     "CancelRequested": _cancel_requested,
     "StepStarted": _step_started,
     "StepCompleted": _step_ended,

@@ -41,6 +41,8 @@ def _fields(record: e.Event | Failure) -> int:
             size += _QUOTES + _written(value)
         elif isinstance(value, Failure):
             size += _FRAME - 1 + _fields(value)
+        elif isinstance(value, tuple):
+            size += 1 + sum(_QUOTES + 1 + _written(each) for each in value)
         else:
             size += len(str(value))
     return size

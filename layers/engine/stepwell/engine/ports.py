@@ -76,12 +76,14 @@ class Store(Protocol):
     async def put_header(self, header: RunHeader) -> RunHeader:
         """Put if absent. Returns the header that stands: this one, or the one already there."""
 
-    async def update_header(self, header: RunHeader, *, over: RunHeader | None = None) -> bool:
+    async def update_header(
+        self, header: RunHeader, *, over: RunHeader | None = None, reopens: bool = False
+    ) -> bool:
         """Replace, only if one is there whose `last_event` is not higher. Whether it was done.
 
         With `over`, the header as it was read, also only if the note that stands is still the one
         on it: nobody clears a note that he has not seen. A `cancel_requested` flag that stands is
-        kept.
+        kept, unless this `reopens` a run that has ended: it was about the life before.
         """
 
     async def request_cancel(self, run_id: str) -> bool:

@@ -389,4 +389,5 @@ def header_of(message: StartRun) -> RunHeader:
         idempotency_key=message.idempotency_key,
         tags=message.tags,
         context=message.context,
+        forked_from=message.forked_from,
     )

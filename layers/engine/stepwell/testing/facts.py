@@ -29,7 +29,7 @@ from stepwell.engine.ports import BlobMissing, Blobs, RunRows, Store
 #: Fields of events that hold values.
 VALUES = ("input", "result", "payload")
 _PAGE = 200
-_NOTES: tuple[AttentionKind, ...] = ("BLOCKED", "STUCK")
+_NOTES: tuple[AttentionKind, ...] = ("BLOCKED", "STUCK", "PAUSED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

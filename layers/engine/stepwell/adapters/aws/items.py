@@ -88,6 +88,8 @@ class RunItem(TableItem):
     tags: ListAttribute[Any] = ListAttribute(null=True)
     attributes = UnicodeAttribute(null=True)
     context = UnicodeAttribute(null=True)
+    retry: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
+    forked_from: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
 
 
 class CommitItem(TableItem):

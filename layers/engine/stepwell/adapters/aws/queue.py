@@ -21,6 +21,8 @@ from stepwell.core.messages import (
     Continue,
     HookDecided,
     Message,
+    ResumeRun,
+    RetryRun,
     StartRun,
     StepAttempt,
     StepReported,
@@ -58,8 +60,8 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
     """What sets a message apart from all others of its run and type. Equal causes are one message.
 
     A start has a fresh seed, a decision is made from what is answered, a timer is one arm of one
-    wait and its time, a report is of one claim on an attempt, a cancel has a fresh id, and the two
-    wake-ups carry a cause and nothing else.
+    wait and its time, a report is of one claim on an attempt, what somebody asks of a run has a
+    fresh id, and the two wake-ups carry a cause and nothing else.
     """
     match message:
         case StartRun():
@@ -70,7 +72,7 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
             return (message.wait_id, message.arm, message.due)
         case StepReported():
             return (message.step, message.order, message.claim)
-        case CancelRun():
+        case CancelRun() | ResumeRun() | RetryRun():
             return (message.request_id,)
         case Continue() | Wake():
             return (message.cause,)

@@ -102,13 +102,16 @@ class DynamoStore:
         """
         return await self._clients.call(self._put_header, header)
 
-    async def update_header(self, header: RunHeader, *, over: RunHeader | None = None) -> bool:
+    async def update_header(
+        self, header: RunHeader, *, over: RunHeader | None = None, reopens: bool = False
+    ) -> bool:
         """Replace, only if one is there whose `last_event` is not higher. Whether it was done.
 
         With `over`, the header as it was read, also only if the note that stands is still the one
-        on it. A `cancel_requested` flag that stands is kept; so are workflow and time of creation.
+        on it. A `cancel_requested` flag that stands is kept, unless this `reopens` the run; so are
+        workflow and time of creation.
         """
-        return await self._clients.call(self._update_header, header, over)
+        return await self._clients.call(self._update_header, header, over, reopens)
 
     async def request_cancel(self, run_id: str) -> bool:
         """Set `cancel_requested` on an existing header. Whether there is one."""
@@ -299,12 +302,14 @@ class DynamoStore:
             self._table.put(item)
         self._known_workflows.add(workflow)
 
-    def _update_header(self, header: RunHeader, over: RunHeader | None) -> bool:
+    def _update_header(self, header: RunHeader, over: RunHeader | None, reopens: bool) -> bool:
         item = header_item(header)
         _check_size(f"header of run {header.run_id!r}", item)
         actions = replacing(item, _REPLACED)
         if header.cancel_requested:
             actions.append(RunItem.cancel_requested.set(True))
+        elif reopens:
+            actions.append(RunItem.cancel_requested.remove())
         condition = RunItem.last_event <= header.last_event
         if over is not None:
             condition &= _noted_as(header_item(over))

@@ -50,7 +50,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING
 # Workflow and time of creation never change, so their indexes are left alone.
 _UPDATE_HEADER = """
 UPDATE runs SET status = ?, attention = ?, due = ?, last_event = ?,
-    cancel_requested = max(cancel_requested, ?), body = ?
+    cancel_requested = max(cancel_requested * ?, ?), body = ?
 WHERE run_id = ? AND last_event <= ?
 """
 
@@ -175,26 +175,29 @@ class SqliteStore:
         )
         return header if put else _standing(self._header(header.run_id), header.run_id)
 
-    async def update_header(self, header: RunHeader, *, over: RunHeader | None = None) -> bool:
+    async def update_header(
+        self, header: RunHeader, *, over: RunHeader | None = None, reopens: bool = False
+    ) -> bool:
         """Replace, only if one is there whose `last_event` is not higher. Whether it was done.
 
         With `over`, the header as it was read, also only if the note that stands is still the one
-        on it. A `cancel_requested` flag that stands is kept.
+        on it. A `cancel_requested` flag that stands is kept, unless this `reopens` the run.
         """
         with self._database.writing():
             if over is not None:
                 standing = self._header(header.run_id)
                 if standing is None or standing.attention != over.attention:
                     return False
-            return self._replace_header(header)
+            return self._replace_header(header, keeps_flag=not reopens)
 
-    def _replace_header(self, header: RunHeader) -> bool:
+    def _replace_header(self, header: RunHeader, *, keeps_flag: bool) -> bool:
         changed = self._database.change(
             _UPDATE_HEADER,
             header.status.value,
             _attention(header),
             header.due,
             header.last_event,
+            keeps_flag,
             header.cancel_requested,
             self._header_body(header),
             header.run_id,

@@ -1,0 +1,84 @@
+"""The lives of a run: it may end, be retried, and go on; or begin with a copy of another's log.
+
+The log keeps all that happened in earlier lives. What a retry does again is forgotten there: from
+the number of its `RunRetried` on, older events of the same id say nothing. What is not forgotten is
+kept, and may be asked for again or not: code may have been mended in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from stepwell.core.ids import again, inside, without_generation
+from stepwell.core.records import Millis
+
+
+@dataclass(slots=True)
+class Lives:
+    """What a fold knows of earlier lives.
+
+    `retried` is the number of the last `RunRetried`, 0 without one; `redo` what the last end says
+    that a retry does again. `forgotten` maps ids to the number before which events of theirs say
+    nothing; `kept` are the ids that earlier lives have left. `generations` counts, by a hook's
+    first id, how often it was opened anew. `pauses` are the times between two lives.
+    """
+
+    retried: int = 0
+    redo: tuple[str, ...] = ()
+    forgotten: dict[str, int] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    generations: dict[str, int] = field(default_factory=dict)
+    pauses: list[tuple[Millis, Millis]] = field(default_factory=list)
+    forked: bool = False
+
+    def begin(
+        self,
+        number: int,
+        redo: Iterable[str],
+        kept: set[str],
+        pause: tuple[Millis, Millis],
+    ) -> None:
+        """Begin the next life with event `number`."""
+        self.retried = number
+        self.redo = ()
+        self.kept = kept
+        self.pauses.append(pause)
+        self.forgotten |= dict.fromkeys(redo, number)
+
+    def forget(self, identity: str, number: int) -> None:
+        """What was kept of an id is not used after all."""
+        self.kept.discard(identity)
+        self.forgotten[identity] = number
+
+    def says_nothing(self, identity: str, number: int) -> bool:
+        """Whether event `number` about an id was forgotten."""
+        return number < self.forgotten.get(identity, 0)
+
+    def open_again(self, hook: str, step: str | None) -> None:
+        """Whoever asks for this hook from here on gets one of a new generation."""
+        first, generation = _first(hook, step)
+        self.generations[first] = max(generation + 1, self.generations.get(first, 1))
+
+    def hook_id(self, identity: str, step: str | None) -> str:
+        """The id of the hook that stands for this identity, within its step if it has one, now."""
+        whole = identity if step is None else inside(step, identity)
+        generation = self.generations.get(whole)
+        if generation is None:
+            return whole
+        identity = again(identity, generation)
+        return identity if step is None else inside(step, identity)
+
+    def moved(self, due: Millis, asked: Millis) -> Millis:
+        """When a delay that was asked for at a time is over: no time passes between two lives."""
+        for ended, went_on in self.pauses:
+            if asked <= ended:
+                due += went_on - ended
+        return due
+
+
+def _first(hook: str, step: str | None) -> tuple[str, int]:
+    if step is None:
+        return without_generation(hook)
+    identity, generation = without_generation(hook[len(inside(step, "")) :])
+    return inside(step, identity), generation
