@@ -10,6 +10,7 @@ from tests.mutations import (
     local_queue,
     local_store,
     overtaken,
+    steps,
     sweeping,
 )
 
@@ -21,6 +22,7 @@ MUTATIONS = (
     *local_store.MUTATIONS,
     *local_queue.MUTATIONS,
     *overtaken.MUTATIONS,
+    *steps.STEPS,
     *sweeping.MUTATIONS,
 )
 BY_ID = {mutation.id: mutation for mutation in MUTATIONS}

@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Union, overload
 from stepwell.authoring.context import RUN, RunContext
 from stepwell.authoring.registry import registry
 from stepwell.authoring.step_options import (
+    check_semantics,
     checked_dispatch,
     checked_retry,
     checked_timeout,
@@ -23,7 +24,7 @@ from stepwell.authoring.step_options import (
     with_options,
 )
 from stepwell.core.contexts import ContextType
-from stepwell.core.definitions import Dispatch, StepDefinition, WorkflowDefinition
+from stepwell.core.definitions import Dispatch, StepCommit, StepDefinition, WorkflowDefinition
 from stepwell.core.ids import check_name
 from stepwell.core.payload import arguments, codec, returns
 from stepwell.core.retry import RetryPolicy
@@ -240,6 +241,8 @@ def step(
     timeout: DurationLike | None = None,
     identity: Literal["input", "name"] = "input",
     dispatch: Dispatch | None = None,
+    at_most_once: bool = False,
+    commit: StepCommit = "sync",
 ) -> Callable[[Callable[P, AsyncIterator[Any]]], AsyncStep[P, Any]]: ...
 @overload
 def step(
@@ -249,6 +252,8 @@ def step(
     timeout: DurationLike | None = None,
     identity: Literal["input", "name"] = "input",
     dispatch: Dispatch | None = None,
+    at_most_once: bool = False,
+    commit: StepCommit = "sync",
     stream: Literal[False] = False,
 ) -> _StepDecorator: ...
 def step(
@@ -260,6 +265,8 @@ def step(
     timeout: DurationLike | None = None,
     identity: Literal["input", "name"] = "input",
     dispatch: Dispatch | None = None,
+    at_most_once: bool = False,
+    commit: StepCommit = "sync",
     stream: bool = False,
 ) -> Any:
     """Declare a step: work whose outcome is recorded once and never done again after that.
@@ -272,6 +279,13 @@ def step(
     `stream=True` takes an async generator, whose chunks are stored as they come and whose result is
     its final `yield Result(value)`.
 
+    `at_most_once=True` makes it durable that an attempt begins before it does, which costs a write:
+    an attempt whose process dies is never made again, and raises `StepInterrupted` in the workflow
+    unless `retry_on` of the policy names that error. `commit="lazy"` saves a write: the outcome is
+    made durable along with the next thing that must be. A crash before that runs the step again,
+    perhaps after steps that have seen its outcome; it goes with neither `at_most_once` nor
+    `dispatch="worker"`.
+
     The body may run more than once (a crash before its outcome is recorded, a retry, a hook in its
     middle): make it idempotent, with `current.idempotency_key` where the outside offers that.
     Raises `DefinitionError` on a bad option or a taken name.
@@ -283,6 +297,8 @@ def step(
         timeout=timeout,
         identity=identity,
         dispatch=dispatch,
+        at_most_once=at_most_once,
+        commit=commit,
         stream=stream,
     )
     return make if function is None else make(function)
@@ -307,6 +323,8 @@ def _make_step(
     timeout: DurationLike | None,
     identity: Literal["input", "name"],
     dispatch: Dispatch | None,
+    at_most_once: bool,
+    commit: StepCommit,
     stream: bool,
 ) -> AsyncStep[..., Any] | SyncStep[..., Any]:
     name = check_name("step", name or str(getattr(function, "__name__", "")))
@@ -321,6 +339,8 @@ def _make_step(
     if identity not in ("input", "name"):
         raise DefinitionError(f'{owner}: identity is "input" or "name", not {identity!r}')
     limit = checked_timeout(owner, timeout)
+    where = checked_dispatch(owner, dispatch, limit)
+    check_semantics(owner, at_most_once=at_most_once, commit=commit, dispatch=where)
     definition = StepDefinition(
         name=name,
         function=function,
@@ -331,7 +351,9 @@ def _make_step(
         arguments=arguments(function, owner),
         result=returns(function, owner, _result_part if stream else None),
         chunk=returns(function, f"output of {owner}", _chunk_part) if stream else None,
-        dispatch=checked_dispatch(owner, dispatch, limit),
+        dispatch=where,
+        at_most_once=at_most_once,
+        commit=commit,
     )
     registry.add_step(definition)
     if colour == "sync":

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from stepwell.authoring.registry import registry
-from stepwell.core.definitions import Colour, Dispatch, StepDefinition
+from stepwell.core.definitions import Colour, Dispatch, StepCommit, StepDefinition
 from stepwell.core.durations import to_millis
 from stepwell.core.ids import check_key
 from stepwell.core.overrides import overrides
@@ -19,6 +19,20 @@ from stepwell.errors import DefinitionError, DurationLike
 _DEFAULT_RETRY = RetryPolicy()
 #: A step that may take longer than this has a function of its own, so that turns stay short.
 _LONGEST_INLINE: Millis = 60_000
+
+
+def check_semantics(
+    owner: str, *, at_most_once: bool, commit: StepCommit, dispatch: Dispatch
+) -> None:
+    """Raises `DefinitionError` for a bad way to commit, or one that contradicts another option."""
+    if commit not in get_args(StepCommit):
+        raise DefinitionError(f'{owner}: commit is "sync" or "lazy", not {commit!r}')
+    if commit == "lazy" and (at_most_once or dispatch == "worker"):
+        other = "at_most_once" if at_most_once else "dispatch"
+        raise DefinitionError(
+            f'{owner}: commit="lazy" lets a crash run the step again, which {other} is there to '
+            "avoid; leave one of the two out"
+        )
 
 
 def with_options(
@@ -40,6 +54,9 @@ def with_options(
         where = checked_dispatch(owner, dispatch, limit)
     if where == "worker":
         _refuse_other_errors(owner, declared.name, policy)
+    check_semantics(
+        owner, at_most_once=declared.at_most_once, commit=declared.commit, dispatch=where
+    )
     changed = limit != declared.timeout or policy != declared.retry
     return replace(
         declared,

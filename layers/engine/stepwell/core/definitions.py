@@ -24,6 +24,8 @@ from stepwell.errors import DefinitionError, PayloadError
 Colour = Literal["async", "sync", "stream"]
 #: Where a step runs: within the turn, or in a function of its own, by the step queue.
 Dispatch = Literal["inline", "worker"]
+#: Whether a step's outcome is made durable before what comes after it, or along with it.
+StepCommit = Literal["sync", "lazy"]
 #: What the passing of a hook's deadline means to the code that waits.
 OnTimeout = Literal["raise", "return", "wait"]
 #: Tells the outside of a hook's token; awaited if it returns an awaitable.
@@ -53,6 +55,8 @@ class StepDefinition:
     chunk: Codec | None = None
     dispatch: Dispatch = "inline"
     overrides: str | None = None
+    at_most_once: bool = False
+    commit: StepCommit = "sync"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,7 +182,8 @@ class _Attempt:
             if isinstance(error, Fenced) and self._called_off:
                 await self._leave()
                 return AttemptEnd.NOTHING
-            await self._let_go(claimed)
+            if not self._definition.at_most_once:
+                await self._let_go(claimed)
             if isinstance(error, Fenced):  # another attempt went on in the meantime
                 await self._tidy()
                 raise TransientError(str(error)) from error

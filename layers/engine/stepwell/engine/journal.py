@@ -47,6 +47,8 @@ class Journal:
         self._next = state.last + 1
         #: The number of the last event before this turn.
         self.loaded = state.last
+        #: The number of the last event that must be durable before an effect.
+        self._needed = 0
         self._commits = 0
         self._committing = False
         self._waiting: list[asyncio.Future[None]] = []
@@ -59,10 +61,15 @@ class Journal:
         """
         return max(self._clock.now(), self.state.at, self._not_before)
 
-    def record(self, event: Event) -> None:
-        """Take an event into the state; it is durable after the next `flush`."""
+    def record(self, event: Event, *, lazy: bool = False) -> None:
+        """Take an event into the state; it is durable after the next `flush`.
+
+        No effect has to wait for a `lazy` one: it leaves with what another event makes durable.
+        """
         self.state.apply(event)
         self._buffer.append(event)
+        if not lazy and type(event) is not RunStarted:
+            self._needed = self.state.last
 
     @property
     def recorded(self) -> int:
@@ -80,8 +87,7 @@ class Journal:
 
         The first event alone does not: it is a function of the header, which is durable.
         """
-        buffer = self._buffer
-        return bool(buffer) and not (len(buffer) == 1 and isinstance(buffer[0], RunStarted))
+        return self._needed >= self._next
 
     async def flush(self) -> None:
         """Make all that is recorded durable. Raises `Fenced` if another turn wrote meanwhile."""

@@ -8,7 +8,7 @@ from stepwell.core import events as e
 from stepwell.core.commands import RunStep
 from stepwell.core.records import Millis
 from stepwell.engine.step_runner import Done, Failed, StepEntry, Waiting
-from stepwell.errors import Failure, RetryableError
+from stepwell.errors import Failure, RetryableError, StepInterrupted
 
 _LOG = logging.getLogger("stepwell.engine")
 
@@ -56,8 +56,11 @@ def interrupted_event(
     command: RunStep, attempt: int, at: Millis, fraction: float
 ) -> e.StepFailed | e.StepRetryScheduled:
     """The event for an attempt that began and whose process died."""
-    # Not the author's error: whatever errors the policy retries, this one counts as one of them.
-    due = command.step.retry.decide(RetryableError(), attempt, fraction=fraction, now=at)
+    policy = command.step.retry
+    due = None
+    if not command.step.at_most_once or StepInterrupted in policy.retry_on:
+        # Not the author's error: whatever errors the policy retries, this counts as one of them.
+        due = policy.decide(RetryableError(), attempt, fraction=fraction, now=at)
     last = "" if due is not None else ", and it was the last one"
     failure = Failure(
         type="stepwell.errors.StepInterrupted",

@@ -187,7 +187,7 @@ class Performer:
         for command in commands:
             if command.step.dispatch == "inline" and not self._fits(command):
                 self._held.append(command)
-            elif self._interrupted_too_often(command):
+            elif self._was_interrupted(command):
                 continue
             elif command.step.dispatch == "inline":
                 ready.append(StepEntry(self._turn, command, self._report_entry))
@@ -196,9 +196,9 @@ class Performer:
             self._progress = True
         if dispatched:
             dispatched = await self._record_dispatched(dispatched)
-        if self._turn.overtakes:
-            # The last delivery of this message may have died in one of these: count the attempts.
-            for entry in ready:
+        for entry in ready:
+            # Where the last delivery of this message may have died in one, all attempts count.
+            if self._turn.overtakes or entry.command.step.at_most_once:
                 self._record_start(entry)
         if (ready or dispatched) and self._turn.journal.needs_flush:
             await self._turn.journal.flush()
@@ -250,14 +250,20 @@ class Performer:
             await self._turn.journal.flush()
         await dispatch.send_all(self._turn, lost)
 
-    def _interrupted_too_often(self, command: RunStep) -> bool:
+    def _was_interrupted(self, command: RunStep) -> bool:
+        """Whether its last attempt died and the policy, not this turn, says what comes next."""
         known = self._turn.state.steps.get(command.id)
         if known is None or known.status != "started":
             return False
-        if known.attempts < command.step.retry.max_attempts:
+        policy = command.step.retry
+        if not command.step.at_most_once and known.attempts < policy.max_attempts:
             return False
         now = self._turn.journal.now()
-        self._record(interrupted_event(command, known.attempts, now, self._fraction()))
+        event = interrupted_event(command, known.attempts, now, self._fraction())
+        log_failure(self._turn.run_id, event)
+        self._record(event)
+        if isinstance(event, e.StepRetryScheduled):
+            self._place(command)
         return True
 
     def _record_start(self, entry: StepEntry) -> None:
@@ -354,7 +360,9 @@ class Performer:
         event = outcome_event(entry, outcome, self._turn.journal.now(), self._fraction())
         log_failure(self._turn.run_id, event)
         if isinstance(event, e.StepCompleted | e.StepFailed):
-            self._turn.journal.record(event)
+            # Before a step's hooks are closed it must be durable that it is over.
+            lazy = command.step.commit == "lazy" and not hooks.open_hooks_of(self._turn, command.id)
+            self._turn.journal.record(event, lazy=lazy)
             if entry.checkpointed and isinstance(event, e.StepCompleted):
                 self._dead_checkpoints.append(command.id)
             value = getattr(outcome, "value", None)

@@ -1,0 +1,116 @@
+"""Conditions of steps with options and keys: what is begun once, what may wait, who shares."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+_PERFORM = "engine/perform.py"
+_ONCE = "tests/integration/test_at_most_once.py::"
+_LAZY = "tests/integration/test_lazy_commits.py::"
+_KEYS = "tests/integration/test_keys.py::"
+
+AT_MOST_ONCE = (
+    Mutation(
+        id="start-durable-before-an-attempt-that-is-made-once",
+        module=_PERFORM,
+        within="Performer._start",
+        was="if self._turn.overtakes or entry.command.step.at_most_once:",
+        becomes="if self._turn.overtakes:",
+        protects="an attempt that may be made once is known before it begins",
+        killed_by=(
+            f"{_ONCE}test_wherever_the_process_dies_the_body_runs_at_most_once[inline]",
+            f"{_ONCE}test_a_start_is_durable_before_the_body",
+        ),
+    ),
+    Mutation(
+        id="begun-attempt-is-not-begun-again",
+        module=_PERFORM,
+        within="Performer._was_interrupted",
+        was="not command.step.at_most_once and ",
+        becomes="",
+        protects="an attempt that may be made once is over when its process died",
+        killed_by=(f"{_ONCE}test_wherever_the_process_dies_the_body_runs_at_most_once[inline]",),
+    ),
+    Mutation(
+        id="claim-of-an-attempt-that-is-made-once-stays",
+        module="engine/attempt.py",
+        was="            if not self._definition.at_most_once:\n",
+        becomes="            if True:\n",
+        protects="a dispatched attempt that may be made once is not taken over",
+        killed_by=(f"{_ONCE}test_a_dispatched_attempt_whose_port_failed_is_not_made_again",),
+    ),
+    Mutation(
+        id="interruption-is-final-unless-named",
+        module="engine/outcomes.py",
+        was="not command.step.at_most_once or StepInterrupted in policy.retry_on",
+        becomes="True",
+        protects="an interrupted attempt is followed by another one only if the policy says so",
+        killed_by=(f"{_ONCE}test_an_interrupted_attempt_is_the_last_one",),
+    ),
+)
+
+LAZY = (
+    Mutation(
+        id="lazy-outcome-makes-nobody-wait",
+        module="engine/journal.py",
+        was="if not lazy and type(event)",
+        becomes="if type(event)",
+        protects="a lazy outcome costs no write of its own",
+        killed_by=(f"{_LAZY}test_any_number_of_lazy_steps_costs_one_write[5]",),
+    ),
+    Mutation(
+        id="outcome-of-a-plain-step-is-not-lazy",
+        module=_PERFORM,
+        was='lazy = command.step.commit == "lazy" and',
+        becomes="lazy = True and",
+        protects="a plain outcome is durable before the next effect",
+        killed_by=(f"{_LAZY}test_a_step_after_a_lazy_one_does_not_wait_for_its_outcome",),
+    ),
+    Mutation(
+        id="lazy-step-over-before-its-hooks-are-closed",
+        module=_PERFORM,
+        was=" and not hooks.open_hooks_of(self._turn, command.id)",
+        becomes="",
+        protects="a lazy step does not find its own hooks closed after a crash",
+        killed_by=(f"{_LAZY}test_a_lazy_step_that_leaves_hooks_is_over_before_they_are_closed",),
+    ),
+)
+
+KEYS = (
+    Mutation(
+        id="key-means-one-step",
+        module="engine/keyed.py",
+        was="        if name != known.step.name:\n",
+        becomes="        if False:\n",
+        protects="a key never gives the value of another step",
+        killed_by=(f"{_KEYS}test_a_key_that_means_another_call_is_refused_alike_on_every_pass",),
+    ),
+    Mutation(
+        id="key-means-one-input",
+        module="engine/keyed.py",
+        was="        if digest != known.digest:\n",
+        becomes="        if False:\n",
+        protects="a key never gives the value for another input",
+        killed_by=(f"{_KEYS}test_a_key_that_means_another_call_is_refused_alike_on_every_pass",),
+    ),
+    Mutation(
+        id="last-who-waits-for-a-key",
+        module="engine/keyed.py",
+        was="not self._waiting and not self.future.done()",
+        becomes="not self.future.done()",
+        protects="a call that another one waits for is not cancelled",
+        killed_by=(f"{_KEYS}test_a_call_is_cancelled_when_the_last_who_waits_for_it_is",),
+    ),
+    Mutation(
+        id="outcome-of-a-key-waits-to-be-asked-for",
+        module="engine/replay.py",
+        was="if isinstance(event, _STEP_ENDS) and is_keyed_step(identity):",
+        becomes="if False:",
+        protects="keyed calls may come in another order than they are recorded in",
+        killed_by=(
+            "tests/unit/engine/test_nondeterminism.py::test_calls_with_keys_may_change_their_order_and_their_place",
+        ),
+    ),
+)
+
+STEPS = (*AT_MOST_ONCE, *LAZY, *KEYS)
