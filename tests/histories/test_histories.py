@@ -48,7 +48,7 @@ def test_a_recorded_history_replays_to_its_recorded_end(recording: Recording) ->
 def test_a_replay_asks_for_nothing_that_was_not_recorded(recording: Recording) -> None:
     history = recorded(recording)
     state = fold(history.events)
-    known = {*state.steps, *state.hooks, *state.timers}
+    known = {*state.maps, *state.steps, *state.hooks, *state.timers}
     waiting = replay_history(recording.workflow, history.events).waiting
     assert set(waiting) <= known
     if not state.terminal:

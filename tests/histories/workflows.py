@@ -358,6 +358,23 @@ async def dispatched_open() -> Any:
     return await asyncio.gather(hook("open"), asked_away("open"))
 
 
+@step(name="hist.asked_item")
+async def asked_item(n: int) -> Any:
+    if n == 2:
+        raise FatalError("two")
+    return [n, await step_hook("ask", key=str(n))]
+
+
+@workflow(name="hist.mapped")
+async def mapped() -> list[Any]:
+    ticket = double.submit(4)
+    doubled = await double.map([1, 2], max_concurrency=1)
+    first = await asked_item.map(range(4), min_successful=1, key=lambda n: f"n{n}")
+    statuses = [each.status for each in first]
+    answer = await hook("answer")
+    return [doubled, first.results, statuses, answer, await ticket.result()]
+
+
 @workflow(name="hist.waiting")
 async def waiting() -> Any:
     await double(1)

@@ -7,6 +7,7 @@ from tests.mutations import (
     aws_store,
     engine_outside,
     engine_turns,
+    fan_out,
     local_queue,
     local_store,
     overtaken,
@@ -17,6 +18,7 @@ from tests.mutations import (
 MUTATIONS = (
     *engine_turns.MUTATIONS,
     *engine_outside.MUTATIONS,
+    *fan_out.MUTATIONS,
     *aws_store.MUTATIONS,
     *aws_messaging.MUTATIONS,
     *local_store.MUTATIONS,

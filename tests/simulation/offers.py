@@ -139,6 +139,14 @@ def _dispatched(told: Told) -> Iterable[Any]:
     return [[*map(told.receipt, steps), 3, "no"]]
 
 
+def _mapped(told: Told) -> Iterable[Any]:
+    items = [told.receipt(f"sim.item*:1#{n}") for n in (0, 2, 3)]
+    ticket = told.receipt("sim.note:1")
+    for side in ("left", "right"):
+        for given in told.answers(f"item@{side}"):
+            yield [items, 1, [f"{side} {given}"], ticket]
+
+
 def _pairs(*each: Iterable[Any]) -> list[list[Any]]:
     return [list(pair) for pair in itertools.product(*each)]
 
@@ -202,6 +210,7 @@ OFFERS: dict[str, Offer] = {
         results=lambda told: [[told.receipt(f"machine.minute:{n}") for n in range(1, 7)]],
     ),
     "left": Offer(workflow=s.left, results=lambda told: ["not left"]),
+    "map": Offer(workflow=s.mapped, results=_mapped),
     "dispatched": Offer(workflow=s.dispatched, results=_dispatched),
 }
 BY_WORKFLOW = {offer.workflow.definition.name: offer for offer in OFFERS.values()}

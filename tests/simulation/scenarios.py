@@ -370,6 +370,26 @@ async def outrun_elsewhere() -> str:
     return answer
 
 
+@step(name="sim.item")
+async def item(what: str) -> str:
+    if what == "none":
+        raise FatalError("no such item")
+    return outside().request("note", current.idempotency_key, what)
+
+
+@step(name="sim.asked_item")
+async def asked_item(name: str) -> str:
+    return f"{name} {await step_hook('item', key=name)}"
+
+
+@workflow(name="sim.mapped")
+async def mapped() -> list[Any]:
+    ticket = note.submit("beside")
+    found = await item.map(["a", "none", "b", "c"], max_concurrency=2, on_error="collect")
+    first = await asked_item.map(["left", "right"], min_successful=1)
+    return [found.results, len(found.errors), first.results, await ticket]
+
+
 def _approve(env: Environment, run: RunHandle[Any]) -> None:
     env.advance("1h")
     answer(env, run, "approval", {"approved": True, "reviewer": "Grace"})
@@ -400,6 +420,11 @@ def _more(env: Environment, run: RunHandle[Any]) -> None:
     answer(env, run, "more", 1)
     answer(env, run, "more", 2)
     answer(env, run, "listener", "you")
+
+
+def _item(env: Environment, run: RunHandle[Any]) -> None:
+    [found] = [hook for hook in env.hooks(run) if hook.hook_id.endswith("item@right")]
+    env.resume_hook(found.token, "yes")
 
 
 def _blocking(env: Environment, run: RunHandle[Any]) -> None:
@@ -467,5 +492,6 @@ SCENARIOS = (
         workflow=outrun_elsewhere,
         script=lambda env, run: answer(env, run, "right", "yes"),
     ),
+    Scenario(name="map", workflow=mapped, script=_item),
     Scenario(name="def workflow", workflow=blocking, script=_blocking),
 )

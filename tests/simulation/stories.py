@@ -100,6 +100,7 @@ STORIES = (
     _story("asked elsewhere", s.asked_elsewhere, answers=(("far", "yes"), ("far", "no"))),
     _story("asked elsewhere, cancelled", s.asked_elsewhere, answers=(("far", 1),), cancelled=True),
     _story("outrun elsewhere", s.outrun_elsewhere, answers=(("right", "yes"), ("left", "no"))),
+    _story("map", s.mapped, answers=(("item", "yes"), ("item", "no")), cancelled=True),
     _story("def workflow", s.blocking, answers=(("question", 42),)),
 )
 BY_NAME: dict[str, Story] = {story.name: story for story in STORIES}

@@ -40,7 +40,7 @@ def over(*scenarios: Scenario) -> pytest.MarkDecorator:
 
 
 every = over(*SCENARIOS)
-_LARGE = ("approval", "approval unanswered", "agent", "checkpoints", "beside", "streamed")
+_LARGE = ("map", "approval", "approval unanswered", "agent", "checkpoints", "beside", "streamed")
 small = over(*(s for s in SCENARIOS if s.name not in _LARGE))
 # What freezes loses minutes, and what happens in them cannot be compared where time decides.
 untimed = over(*(s for s in SCENARIOS if not s.timed))
@@ -101,6 +101,7 @@ ENDS = {
     "checkpoints": '["DRAFT fine",["1st","2nd"]]',
     "beside": '"DRAFT fine","told"',
     "streamed": '["told",3]',
+    "map": ',1,["right yes"],"',
     "def workflow": ",42,",
     "dispatched": ',3,"no"]',
     "asked elsewhere": 'yes"',

@@ -15,8 +15,10 @@ from pydantic import BaseModel
 
 from stepwell import (
     Client,
+    MapResult,
     Result,
     RetryPolicy,
+    Ticket,
     current,
     define_hook,
     hook,
@@ -88,6 +90,17 @@ async def flow(order: Order, note: str | None = None) -> list[str]:
     await sleep("1h")
     await sleep(datetime(2030, 1, 1, tzinfo=UTC))
     await hook("ask", payload_schema=Approval, on_timeout="return")
+
+    assert_type(await charge.map([order]), list[str])
+    assert_type(await charge.map([order], on_error="fail"), list[str])
+    assert_type(await charge.map([order], on_error="collect"), MapResult[str])
+    assert_type(await charge.map([order], min_successful=1), MapResult[str])
+    assert_type(await charge.map([order], tolerated_failures=1), MapResult[str])
+    assert_type(await charge.submit(order, amount=2), str)
+    assert_type(charge.submit(order), Ticket[str])
+    assert_type(render.submit(order), Ticket[bytes])
+    charge.submit("an id")  # type: ignore[arg-type]
+    await charge.map([order], on_error="ignore")  # type: ignore[call-overload]
 
     await charge("an id")  # type: ignore[arg-type]
     await charge()  # type: ignore[call-arg]

@@ -8,11 +8,13 @@ from stepwell.authoring.checkpoints import (
 )
 from stepwell.authoring.current import current
 from stepwell.authoring.decorators import Result, step, workflow
+from stepwell.authoring.fan_out import Ticket
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT, define_hook, hook, step_hook
 from stepwell.authoring.run_context import set_context
 from stepwell.authoring.timers import now, random, sleep, uuid4
 from stepwell.authoring.versions import patched
 from stepwell.client import Client, resume_hook
+from stepwell.core.fan_out import ItemOutcome, MapResult
 from stepwell.core.retry import RetryPolicy
 from stepwell.errors import (
     AmbiguousHook,
@@ -30,6 +32,7 @@ from stepwell.errors import (
     InvalidToken,
     KeyConflict,
     LimitExceeded,
+    MapFailed,
     NonDeterminismError,
     PayloadError,
     PayloadRejected,
@@ -66,8 +69,11 @@ __all__ = [
     "IdempotencyConflict",
     "InputRejected",
     "InvalidToken",
+    "ItemOutcome",
     "KeyConflict",
     "LimitExceeded",
+    "MapFailed",
+    "MapResult",
     "NonDeterminismError",
     "PayloadError",
     "PayloadRejected",
@@ -86,6 +92,7 @@ __all__ = [
     "StepInterrupted",
     "StepTimeout",
     "StepwellError",
+    "Ticket",
     "UsageError",
     "WorkflowNotFound",
     "current",

@@ -41,6 +41,7 @@ from stepwell.engine.catalogue import (
 )
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
+from stepwell.engine.progress import MapProgress, progress_of
 from stepwell.engine.settings import Settings
 from stepwell.engine.starting import named_with, started_with
 from stepwell.engine.turn import header_of
@@ -59,6 +60,7 @@ from stepwell.errors import (
 
 __all__ = [
     "Client",
+    "MapProgress",
     "OutputChunk",
     "PendingHook",
     "Recorded",
@@ -306,6 +308,13 @@ class Client:
                 for n, event in enumerate(wanted, after + 1)
             ]
         )
+
+    async def progress(self, run_id: str) -> tuple[MapProgress, ...]:
+        """How far the maps of a run have come, as far as its log says. Raises `RunNotFound`."""
+        rows = await self._ports.store.load(run_id)
+        if rows.header is None:
+            raise RunNotFound(run_id)
+        return progress_of(fold(event for commit in rows.commits for event in commit.events))
 
     async def _with_values(self, event: Event) -> Event:
         for name in ("input", "result", "payload"):

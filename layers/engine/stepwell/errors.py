@@ -14,6 +14,7 @@
     ├── StepFailed                 a step ended without a result
     │   ├── StepTimeout
     │   └── StepInterrupted
+    ├── MapFailed                  more items of a map failed than may
     ├── HookError                  a hook ended without an answer
     │   ├── HookTimeout
     │   ├── HookFailed
@@ -209,6 +210,20 @@ class StepTimeout(StepFailed):
 
 class StepInterrupted(StepFailed):
     """The last attempt of a step began and its process died before an outcome was recorded."""
+
+
+class MapFailed(StepwellError):
+    """More items of a map failed than may, or too few can still succeed; the others were cancelled.
+
+    `map` is the map's id in the run, `name` its step's name; `result` holds what each item came to,
+    with the errors of those that failed.
+    """
+
+    def __init__(self, map: str, name: str, why: str, result: Sequence[object]) -> None:
+        super().__init__(f"map of step {name!r}: {why}")
+        self.map = map
+        self.name = name
+        self.result = result
 
 
 class HookError(StepwellError):

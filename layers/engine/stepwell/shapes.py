@@ -53,6 +53,8 @@ def _wait(wait: Wait) -> Shape:
         "name": wait.name,
         "since": iso(wait.since),
         "until": _time(wait.until),
+        "done": wait.done,
+        "total": wait.total,
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import (
+    MapFailed,
     current,
     define_hook,
     hook,
@@ -196,3 +197,97 @@ def test_a_sleep_until_a_time_that_has_passed_returns_at_once(stepwell_env: Envi
     assert wait.id == "sleep:3"
     stepwell_env.advance("1h")
     assert stepwell_env.result(run) == "slept"
+
+
+def test_a_map_calls_the_function_for_each_item() -> None:
+    async def all_ways() -> list[Any]:
+        return [
+            await double.map([1, 2, 3], max_concurrency=2),
+            await negate.map(n for n in (1, 2)),
+            await double.map([]),
+        ]
+
+    assert asyncio.run(all_ways()) == [[2, 4, 6], [-1, -2], []]
+    assert negate.map([1, 2]) == [-1, -2]
+
+
+def test_so_many_functions_of_a_map_run_at_a_time() -> None:
+    now_running, most = [0], [0]
+
+    with registry.isolated():
+
+        @step
+        async def counted(n: int) -> int:
+            now_running[0] += 1
+            most[0] = max(most[0], now_running[0])
+            await asyncio.sleep(0)
+            now_running[0] -= 1
+            return n
+
+    async def mapped() -> Any:
+        return await counted.map(range(9), max_concurrency=2)
+
+    assert asyncio.run(mapped()) == list(range(9))
+    assert most == [2]
+
+
+def test_a_map_outside_a_run_ends_as_one_inside() -> None:
+    with registry.isolated():
+
+        @step
+        async def odd(n: int) -> int:
+            if n % 2:
+                raise ValueError(str(n))
+            return n
+
+        @step
+        def odd_too(n: int) -> int:
+            if n % 2:
+                raise ValueError(str(n))
+            return n
+
+    async def mapped(**options: Any) -> Any:
+        return await odd.map(range(4), **options)
+
+    with pytest.raises(ValueError, match="1"):
+        asyncio.run(mapped())
+    with pytest.raises(ValueError, match="1"):
+        odd_too.map(range(4))
+    for found in (
+        asyncio.run(mapped(on_error="collect")),
+        odd_too.map(range(4), on_error="collect"),
+    ):
+        assert found.results == [0, 2]
+        assert [str(error) for error in found.errors] == ["1", "3"]
+    first = odd_too.map([2, 4, 1], min_successful=1)
+    assert [each.status for each in first] == ["completed", "cancelled", "cancelled"]
+    with pytest.raises(MapFailed, match="2 of 4 items failed, and 1 may"):
+        asyncio.run(mapped(tolerated_failures=1))
+
+
+def test_a_submitted_step_is_a_task_or_what_a_function_returned() -> None:
+    with registry.isolated():
+
+        @step
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        @step
+        def broken() -> None:
+            raise ValueError("no")
+
+    async def all_ways() -> list[Any]:
+        ticket, other = double.submit(2), never.submit()
+        before = ticket.done
+        other.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await other
+        return [before, await ticket.result(), await negate.submit(3), other.done]
+
+    assert asyncio.run(all_ways()) == [False, 4, -3, True]
+    assert negate.submit(4).result() == -4
+    failed = broken.submit()
+    failed.cancel()
+    assert failed.done
+    with pytest.raises(ValueError, match="no"):
+        failed.result()

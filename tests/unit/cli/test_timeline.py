@@ -107,6 +107,8 @@ ONE_OF_EACH: dict[type, e.Event] = {
         ),
         e.StepSuspended(at=START, step="s:1", name="s", digest="d", attempt=1, entry=1),
         e.StepCancelled(at=START, step="s:1", name="s", digest="d"),
+        e.MapStarted(at=START, map="m*:1", name="m", total=2),
+        e.MapEnded(at=START, map="m*:1", name="m"),
         e.HookOpened(at=START, hook="h:1", name="h", expires_at=START, due_at=START),
         e.HookNotifyFailed(at=START, hook="h:1", name="h", attempt=1, error=ERROR, due=START),
         e.HookReceived(at=START, hook="h:1", name="h", decision_id="d", payload="1"),

@@ -7,7 +7,7 @@ import typing
 import pytest
 
 from stepwell.core import events as e
-from stepwell.core.lifecycle import HOOK, RUN, STEP, TIMER, CorruptHistory, Table, follow
+from stepwell.core.lifecycle import HOOK, MAP, RUN, STEP, TIMER, CorruptHistory, Table, follow
 
 STEP_STATES = [None, "started", "suspended", "retrying", "cancelled", "completed", "failed"]
 STEP_EVENTS = [
@@ -28,6 +28,8 @@ HOOK_EVENTS = [
 ]  # fmt: skip
 TIMER_STATES = [None, "started", "fired", "cancelled"]
 TIMER_EVENTS = ["TimerStarted", "TimerFired", "TimerCancelled"]
+MAP_STATES = [None, "started", "ended"]
+MAP_EVENTS = ["MapStarted", "MapEnded"]
 RUN_STATES = [None, "running", "completed", "failed", "cancelled"]
 RUN_EVENTS = ["RunStarted", "RunCompleted", "RunFailed", "RunCancelled", "RunRetried"]
 
@@ -62,6 +64,10 @@ def timer_goes(state: str | None, event: str) -> str | None:
     }.get((state, event))
 
 
+def map_goes(state: str | None, event: str) -> str | None:
+    return {(None, "MapStarted"): "started", ("started", "MapEnded"): "ended"}.get((state, event))
+
+
 def run_goes(state: str | None, event: str) -> str | None:
     return {
         (None, "RunStarted"): "running",
@@ -79,6 +85,7 @@ PAIRS = [
         (STEP, STEP_STATES, STEP_EVENTS, step_goes),
         (HOOK, HOOK_STATES, HOOK_EVENTS, hook_goes),
         (TIMER, TIMER_STATES, TIMER_EVENTS, timer_goes),
+        (MAP, MAP_STATES, MAP_EVENTS, map_goes),
         (RUN, RUN_STATES, RUN_EVENTS, run_goes),
     )
     for state in states
@@ -101,7 +108,13 @@ def test_what_may_follow_what(
 
 @pytest.mark.parametrize(
     ("table", "states"),
-    [(STEP, STEP_STATES), (HOOK, HOOK_STATES), (TIMER, TIMER_STATES), (RUN, RUN_STATES)],
+    [
+        (STEP, STEP_STATES),
+        (HOOK, HOOK_STATES),
+        (TIMER, TIMER_STATES),
+        (MAP, MAP_STATES),
+        (RUN, RUN_STATES),
+    ],
 )
 def test_the_tables_hold_these_states_and_lead_nowhere_else(
     table: Table, states: list[str | None]
@@ -118,7 +131,7 @@ def test_every_event_but_the_free_ones_stands_in_one_table() -> None:
     known = {kind.__name__ for kind in typing.get_args(e.Event)}
     placed = [
         event
-        for table in (STEP, HOOK, TIMER, RUN)
+        for table in (STEP, HOOK, TIMER, MAP, RUN)
         for event in {name for row in table.values() for name in row}
     ]
     assert sorted(placed) == sorted(known - FREE)

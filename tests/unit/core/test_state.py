@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwell.core import events as e
-from stepwell.core.lifecycle import HOOK, STEP, TIMER, CorruptHistory
+from stepwell.core.lifecycle import HOOK, MAP, STEP, TIMER, CorruptHistory
 from stepwell.core.records import Wait
 from stepwell.core.state import Alarm, RunState, fold
 from stepwell.errors import Failure
@@ -58,12 +58,18 @@ def timer_event(kind: str, timer: str, at: int, n: int) -> e.Event:
     return {"TimerStarted": e.TimerStarted, "TimerFired": e.TimerFired}[kind](**common, due=at)
 
 
+def map_event(kind: str, identity: str, at: int, n: int) -> e.Event:
+    common: dict[str, Any] = {"at": at, "map": identity, "name": "m"}
+    return e.MapEnded(**common) if kind == "MapEnded" else e.MapStarted(**common, total=n)
+
+
 THINGS = [
+    ("map", MAP, "m*:1"),
     *(("step", STEP, f"{name}:1") for name in "ab"),
     *(("hook", HOOK, name) for name in ("h:1", "h@key", "a:1>h:1", "b:1>h:1")),
     *(("timer", TIMER, f"sleep:{n}") for n in (1, 2)),
 ]
-MAKE = {"step": step_event, "hook": hook_event, "timer": timer_event}
+MAKE = {"map": map_event, "step": step_event, "hook": hook_event, "timer": timer_event}
 
 
 @st.composite
@@ -152,7 +158,20 @@ def test_what_a_run_waits_for_is_what_is_still_open(log: list[e.Event]) -> None:
     waits: list[Wait] = []
     alarms: set[Alarm] = set()
     for _, _, identity in THINGS:
-        if identity.startswith("sleep"):
+        if identity == "m*:1":
+            own = about(log, "map", identity)
+            if own and own[-1].type == "MapStarted":
+                waits.append(
+                    Wait(
+                        kind="map",
+                        id=identity,
+                        name="m",
+                        since=own[-1].at,
+                        done=0,
+                        total=own[-1].total,
+                    )
+                )
+        elif identity.startswith("sleep"):
             own = about(log, "timer", identity)
             if own and own[-1].type == "TimerStarted":
                 due = own[-1].due
@@ -278,3 +297,20 @@ def test_an_inline_entry_that_suspends_knows_of_what_was_decided_meanwhile() -> 
     log = [STARTED, step_event("StepStarted", "a:1", 10, 1)]
     log += [hook_event("HookReceived", "a:1>h:1", 11, 1), came_to("StepSuspended", 12)]
     assert not fold(log).steps["a:1"].woken
+
+
+def test_the_items_of_a_map_are_counted() -> None:
+    def item(kind: str, n: str, of: str = "m*:1") -> e.Event:
+        return step_event(kind, f"{of}#{n}", 6, 1)
+
+    log = [
+        STARTED,
+        e.MapStarted(at=6, map="m*:1", name="m", total=4),
+        item("StepCompleted", "a"),
+        item("StepFailed", "b"),
+        item("StepRetryScheduled", "c"),
+        item("StepCompleted", "a", "m*:10"),
+    ]
+    state = fold(log)
+    assert state.outcomes(state.maps["m*:1"]) == (1, 1)
+    assert [(wait.done, wait.total) for wait in state.waits() if wait.kind == "map"] == [(2, 4)]

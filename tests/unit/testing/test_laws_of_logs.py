@@ -221,3 +221,51 @@ def test_short_logs_are_cut_everywhere_and_long_ones_not() -> None:
         places = list(cuts(count))
         assert (places[0], places[-1]) == (0, count)
         assert 5 <= len(places) <= 61
+
+
+MAP: Any = {"at": 1, "map": "a*:1", "name": "a"}
+
+
+def over(total: int) -> e.MapStarted:
+    return e.MapStarted(**MAP, total=total)
+
+
+MAP_ENDED = e.MapEnded(**MAP)
+
+
+def item(n: int) -> e.StepCompleted:
+    return done(1, step=f"a*:1#{n}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        [over(1), item(0)],
+        [over(2), item(0), MAP_ENDED],
+        [
+            over(1),
+            e.StepRetryScheduled(**{**STEP, "step": "a*:1#0"}, attempt=1, error=FAILURE, due=1),
+            MAP_ENDED,
+            done(2, step="a*:1#0"),
+        ],
+        [done(1, step="a@a*:1#0")],
+    ],
+)
+def test_maps_may_go_on_like_this(line: list[e.Event]) -> None:
+    laws.check_maps([START, *line])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ([over(1), over(1)], "starts again"),
+        ([MAP_ENDED], "does not go on"),
+        ([over(1), MAP_ENDED, MAP_ENDED], "does not go on"),
+        ([item(0)], "has not started"),
+        ([over(1), item(0), item(1)], "2 items of 1"),
+        ([over(2), MAP_ENDED, item(0)], "begins after the end"),
+    ],
+)
+def test_maps_do_not_go_on_like_this(line: list[e.Event], said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        laws.check_maps([START, *line])

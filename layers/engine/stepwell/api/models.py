@@ -75,13 +75,15 @@ class Failure(_Model):
 
 
 class Wait(_Model):
-    """One thing that a run waits for."""
+    """One thing that a run waits for. Of a map, `done` of `total` items have an outcome."""
 
     kind: str
     id: str
     name: str
     since: Time
     until: Time | None
+    done: int | None
+    total: int | None
 
 
 class Attention(_Model):

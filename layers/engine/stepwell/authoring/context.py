@@ -11,13 +11,31 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 from stepwell.core.attributes import Scalar
 from stepwell.core.definitions import HookDefinition, StepDefinition
+from stepwell.core.fan_out import MapOptions
 from stepwell.core.records import Millis
+
+
+class Submitted(ABC):
+    """A step that goes on beside the code that submitted it."""
+
+    @property
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether it has an outcome, or was cancelled."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Wait for it no more."""
+
+    @abstractmethod
+    def outcome(self) -> Coroutine[Any, Any, Any]:
+        """Wait for its result; whoever is cancelled meanwhile does not cancel it."""
 
 
 class RunContext(ABC):
@@ -42,6 +60,26 @@ class RunContext(ABC):
 
         With a `key` the identity is the key's; `KeyConflict` when that means another call.
         """
+
+    @abstractmethod
+    def map(
+        self,
+        definition: StepDefinition,
+        items: Sequence[Any],
+        keys: Sequence[str] | None,
+        options: MapOptions,
+    ) -> Coroutine[Any, Any, Any]:
+        """Run a step over items. Its identity is fixed when first awaited."""
+
+    @abstractmethod
+    def submit(
+        self,
+        definition: StepDefinition,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        key: str | None = None,
+    ) -> Submitted:
+        """Ask for a step at once, and go on. On the run's loop only."""
 
     @abstractmethod
     def sleep(self, due: Millis) -> Coroutine[Any, Any, None]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, Union, overload
 
 from stepwell.authoring.context import RUN, RunContext
+from stepwell.authoring.fan_out import AsyncFanOut, SyncFanOut
 from stepwell.authoring.registry import registry
 from stepwell.authoring.step_options import (
     check_semantics,
@@ -58,7 +59,7 @@ class Workflow(Generic[P, R]):
         return f"<workflow {self.definition.name!r}>"
 
 
-class AsyncStep(Generic[P, R]):
+class AsyncStep(AsyncFanOut[P, R]):
     """A step made from `async def`: awaited in an `async` workflow, blocking in a `def` one."""
 
     def __init__(
@@ -105,7 +106,7 @@ class AsyncStep(Generic[P, R]):
         return f"<step {self.definition.name!r}>"
 
 
-class SyncStep(Generic[P, R]):
+class SyncStep(SyncFanOut[P, R]):
     """A step made from `def`: called in a `def` workflow, `.aio(...)` in an `async` one."""
 
     def __init__(

@@ -190,7 +190,8 @@ def run_facts(header: RunHeader) -> dict[str, str]:
 
 def _wait(wait: Wait) -> str:
     until = "" if wait.until is None else f" until {shapes.iso(wait.until)}"
-    return one_line(f"{wait.kind} {wait.id} since {shapes.iso(wait.since)}{until}")
+    done = "" if wait.total is None else f", {wait.done or 0} of {wait.total} done"
+    return one_line(f"{wait.kind} {wait.id} since {shapes.iso(wait.since)}{until}{done}")
 
 
 @app.command(cls=Command)

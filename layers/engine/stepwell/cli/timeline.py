@@ -19,7 +19,7 @@ from stepwell.shapes import iso
 
 COLUMNS = ("#", "time", "offset", "event", "name", "id", "details")
 
-_BEGINNINGS = ("StepStarted", "HookOpened", "TimerStarted")
+_BEGINNINGS = ("StepStarted", "MapStarted", "HookOpened", "TimerStarted")
 
 
 def timeline(history: Iterable[Recorded]) -> list[tuple[str, ...]]:
@@ -54,7 +54,7 @@ def _subject(event: e.Event) -> tuple[str, str]:
     """Name and id of what an event is about; no id for the run itself."""
     if isinstance(event, e.RunStarted):
         return event.workflow, ""
-    for kind in ("step", "hook", "timer"):
+    for kind in ("step", "map", "hook", "timer"):
         # A hook's event names the step that holds it as well: the hook is what it is about.
         if event.type.lower().startswith(kind):
             return getattr(event, "name", ""), getattr(event, kind, "")
@@ -94,6 +94,14 @@ def _step_retry(event: e.StepRetryScheduled, took: str) -> Details:
 
 def _step_suspended(event: e.StepSuspended, _: str) -> Details:
     return [f"attempt {event.attempt}", f"entry {event.entry}"]
+
+
+def _map_started(event: e.MapStarted, _: str) -> Details:
+    return [count(event.total, "item")]
+
+
+def _map_ended(_: e.MapEnded, took: str) -> Details:
+    return [_took(took)]
 
 
 def _hook_opened(event: e.HookOpened, _: str) -> Details:
@@ -170,6 +178,8 @@ _DETAILS: dict[str, Callable[[Any, str], Details]] = {
     "StepRetryScheduled": _step_retry,
     "StepSuspended": _step_suspended,
     "StepCancelled": _nothing,
+    "MapStarted": _map_started,
+    "MapEnded": _map_ended,
     "HookOpened": _hook_opened,
     "HookNotifyFailed": _hook_notify_failed,
     "HookReceived": _hook_received,

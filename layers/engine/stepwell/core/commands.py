@@ -22,7 +22,10 @@ class Snapshot(NamedTuple):
 
 
 class RunStep(NamedTuple):
-    """Run a step and record its outcome. `context` is the run's, as of the call."""
+    """Run a step and record its outcome.
+
+    `context` is the run's, as of the call; `map` is the map that it is an item of.
+    """
 
     id: str
     digest: str
@@ -30,6 +33,19 @@ class RunStep(NamedTuple):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     context: Snapshot | None = None
+    map: str | None = None
+
+
+class StartMap(NamedTuple):
+    """Run a step over `total` items, at most `max_concurrency` of them at a time.
+
+    The items follow as steps of their own.
+    """
+
+    id: str
+    name: str
+    total: int
+    max_concurrency: int | None
 
 
 class OpenHook(NamedTuple):
@@ -47,4 +63,4 @@ class StartTimer(NamedTuple):
     due: Millis
 
 
-Command = RunStep | OpenHook | StartTimer
+Command = RunStep | StartMap | OpenHook | StartTimer

@@ -35,6 +35,8 @@ def recorded_lines(history: Iterable[e.Event]) -> dict[str, Line]:
                 lines.setdefault(hook, ("hook", None))
         elif step is not None:
             lines.setdefault(step, ("step", getattr(event, "digest", None)))
+        elif (mapped := getattr(event, "map", None)) is not None:
+            lines.setdefault(mapped, ("map", None))
         elif (timer := getattr(event, "timer", None)) is not None:
             lines.setdefault(timer, ("timer", None))
     return lines

@@ -128,6 +128,30 @@ class StepCancelled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MapStarted:
+    """A step goes over `total` items. Each of them is a step `<map>#<index or key>`."""
+
+    at: Millis
+    map: str
+    name: str
+    total: int
+    type: Literal["MapStarted"] = "MapStarted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapEnded:
+    """Nobody waits for the map any more: it has its outcomes, or is not needed.
+
+    Written when a turn ends after that; a map that ends in the run's last turn has none.
+    """
+
+    at: Millis
+    map: str
+    name: str
+    type: Literal["MapEnded"] = "MapEnded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HookOpened:
     """A hook row exists and `on_created` has been called with its token.
 
@@ -336,6 +360,8 @@ Event = (
     | StepRetryScheduled
     | StepSuspended
     | StepCancelled
+    | MapStarted
+    | MapEnded
     | HookOpened
     | HookNotifyFailed
     | HookReceived

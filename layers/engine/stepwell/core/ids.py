@@ -3,9 +3,10 @@
 A step, hook or timer is known by its scope path, its name and its occurrence in that scope
 (`1.2/charge:3`; the root scope has no path), or by the key its author gave: a step by
 `charge=order-7`, a hook by `approval@order-7`, so that the two never meet. A scope is that of an
-asyncio task, numbered in its parent's; `g1` is the closing of an abandoned generator. A hook inside
-a step also carries the step's id (`review:1>approval:1`). Names cannot hold the characters that
-separate the parts; keys can hold anything, since they come last.
+asyncio task, numbered in its parent's; `g1` is the closing of an abandoned generator. A map counts
+as its step's name and `*` (`charge*:1`), and its items follow with their index or key
+(`charge*:1#0`). A hook inside a step also carries the step's id (`review:1>approval:1`). Names
+cannot hold the characters that separate the parts; keys can hold anything, since they come last.
 """
 
 from __future__ import annotations
@@ -68,8 +69,13 @@ def keyed_step(name: str, key: str) -> str:
 
 
 def is_keyed_step(step: str) -> bool:
-    """Whether a step's id is that of a key."""
-    return "=" in step
+    """Whether a step's id is that of a key; items of maps are not, whatever their keys hold."""
+    return "=" in step.partition("#")[0]
+
+
+def item_id(map_id: str, item: str) -> str:
+    """The id of one item of a map, by its index or key."""
+    return f"{map_id}#{item}"
 
 
 def again(identity: str, generation: int) -> str:

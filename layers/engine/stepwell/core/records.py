@@ -57,8 +57,9 @@ class HookStatus(StrEnum):
 class Wait:
     """One thing a run waits for, as a reader sees it.
 
-    `kind` is hook, timer, step (a dispatched one), or retry: of a step, or of telling the outside
-    of a hook. Others will come: readers show one that they do not know as it is.
+    `kind` is hook, timer, step (a dispatched one), map, or retry: of a step, or of telling the
+    outside of a hook. Others will come: readers show one that they do not know as it is. Of a map,
+    `done` of `total` items have an outcome.
     """
 
     kind: str
@@ -66,6 +67,8 @@ class Wait:
     name: str
     since: Millis
     until: Millis | None = None
+    done: int | None = None
+    total: int | None = None
 
     @property
     def due(self) -> Millis | None:

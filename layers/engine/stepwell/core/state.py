@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stepwell.core import events as e
 from stepwell.core.attributes import NOTHING, read_attributes
-from stepwell.core.lifecycle import HOOK, RUN, STEP, TIMER, CorruptHistory, follow
+from stepwell.core.lifecycle import HOOK, MAP, RUN, STEP, TIMER, CorruptHistory, follow
 from stepwell.core.lives import Lives
 from stepwell.core.records import Millis, Payload, Wait
 from stepwell.core.volume import volume
@@ -92,6 +92,17 @@ class TimerState:
     due: Millis
 
 
+@dataclass(slots=True)
+class MapState:
+    """One map of a step over items."""
+
+    id: str
+    name: str
+    status: str
+    since: Millis
+    total: int
+
+
 class RunState:
     """What a run's log says, so far. `volume` is how many bytes it takes.
 
@@ -107,6 +118,7 @@ class RunState:
         "hooks",
         "last",
         "lives",
+        "maps",
         "patches",
         "result",
         "started",
@@ -125,6 +137,7 @@ class RunState:
         self.steps: dict[str, StepState] = {}
         self.hooks: dict[str, HookState] = {}
         self.timers: dict[str, TimerState] = {}
+        self.maps: dict[str, MapState] = {}
         self.patches: set[str] = set()
         self.attributes: dict[str, str] = {}
         self.cancel: e.CancelRequested | None = None
@@ -165,7 +178,25 @@ class RunState:
             for s in self.steps.values()
             if s.order
         ]
+        found += [
+            Wait(
+                kind="map",
+                id=m.id,
+                name=m.name,
+                since=m.since,
+                done=sum(self.outcomes(m)),
+                total=m.total,
+            )
+            for m in self.maps.values()
+            if m.status == "started"
+        ]
         return tuple(sorted(found, key=lambda wait: (wait.since, wait.id)))
+
+    def outcomes(self, map: MapState) -> tuple[int, int]:
+        """How many items of a map have completed, and how many have failed."""
+        prefix = f"{map.id}#"
+        ends = [step.status for step in self.steps.values() if step.id.startswith(prefix)]
+        return ends.count("completed"), ends.count("failed")
 
     def alarms(self) -> Iterator[Alarm]:
         """Every time at which something that the run waits for comes due."""
@@ -246,6 +277,8 @@ def _run_retried(state: RunState, event: e.RunRetried) -> None:
         if timer.id in redo or timer.status != "fired":
             del state.timers[timer.id]
             redo.add(timer.id)
+    redo |= set(state.maps)  # they start anew, with what their items have left
+    state.maps.clear()
     for hook in state.hooks.values():
         if _is_asked_again(hook, redo):
             lives.open_again(hook.id, hook.step)
@@ -349,6 +382,15 @@ def _step_cancelled(state: RunState, event: e.StepCancelled) -> None:
     _step(state, event)
 
 
+def _map(state: RunState, event: e.MapStarted | e.MapEnded) -> None:
+    known = state.maps.get(event.map)
+    status = follow(MAP, None if known is None else known.status, event.type, event.map)
+    if known is not None:
+        known.status = status
+    elif isinstance(event, e.MapStarted):
+        state.maps[event.map] = MapState(event.map, event.name, status, event.at, event.total)
+
+
 _HookEvent = (
     e.HookOpened | e.HookNotifyFailed | e.HookReceived | e.HookExpired | e.HookFailed | e.HookClosed
 )
@@ -426,6 +468,8 @@ _APPLY: dict[str, Callable[..., None]] = {
     "StepRetryScheduled": _step_retry,
     "StepSuspended": _step_suspended,
     "StepCancelled": _step_cancelled,
+    "MapStarted": _map,
+    "MapEnded": _map,
     "HookOpened": _hook_opened,
     "HookNotifyFailed": _hook_notify_failed,
     "HookReceived": _hook_received,

@@ -48,13 +48,24 @@ class KeyedStep:
         """Wait for the outcome. When the last who waits is cancelled, so is the step."""
         if self.future.done():
             return self.future.result()
-        waiter: asyncio.Future[Any] = asyncio.Future(loop=self.future.get_loop())
-        self._waiting.append(waiter)
+        waiter = self.join()
         try:
             return await waiter
         finally:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
+            self.leave(waiter)
+
+    def join(self) -> asyncio.Future[Any]:
+        """One more who waits: the future is told of the outcome."""
+        waiter: asyncio.Future[Any] = asyncio.Future(loop=self.future.get_loop())
+        self._waiting.append(waiter)
+        if self.future.done():
+            self._tell(self.future)
+        return waiter
+
+    def leave(self, waiter: asyncio.Future[Any]) -> None:
+        """Who joined waits no more."""
+        if waiter in self._waiting:
+            self._waiting.remove(waiter)
 
     def abandon(self) -> bool:
         """Somebody who waited was cancelled. Whether nobody is left, and the step is dropped."""

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from stepwell.core import events as e
-from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
+from stepwell.core.commands import Command, OpenHook, RunStep, StartMap, StartTimer
 from stepwell.core.decide import unnotified
 from stepwell.core.failure import describe, redact
 from stepwell.core.records import HookRow, Millis
@@ -23,6 +23,7 @@ from stepwell.engine import dispatch, hooks
 from stepwell.engine.checkpoints import expire_checkpoint
 from stepwell.engine.endings import Raised
 from stepwell.engine.growth import Growth
+from stepwell.engine.lanes import Lanes
 from stepwell.engine.outcomes import (
     failed_event,
     interrupted_event,
@@ -49,6 +50,7 @@ class Performer:
         self._entries: dict[str, StepEntry] = {}
         self._openings: dict[str, asyncio.Task[None]] = {}
         self._ready: list[RunStep] = []
+        self._lanes = Lanes()
         #: Steps that would not end in the time that is left.
         self._held: list[RunStep] = []
         #: Dispatched attempts whose message has to be sent again.
@@ -113,10 +115,14 @@ class Performer:
         if isinstance(command, RunStep):
             known = self._turn.state.steps.get(command.id)
             if known is not None and known.order:
+                self._lanes.occupy(command)
                 if dispatch.perhaps_lost(self._turn, known):
                     self._lost.append(known)
                 return
             begins = self._step_begins(known)
+        elif isinstance(command, StartMap):
+            self._begin_map(command)
+            return
         elif isinstance(command, OpenHook):
             begins = self._hook_begins(self._turn.state.hooks.get(command.id))
         else:
@@ -128,12 +134,28 @@ class Performer:
         if begins:
             heappush(self._alarms, (begins, command.id))
             return
+        self._go(command)
+
+    def _go(self, command: Command) -> None:
+        """Begin a command that can begin, as soon as may be."""
         self._growth.ask(command)
         if isinstance(command, RunStep):
-            self._ready.append(command)
+            if command.map is None or self._lanes.admit(command):
+                self._ready.append(command)
         elif isinstance(command, OpenHook):
             task = asyncio.get_running_loop().create_task(self._open(command))
             self._openings[command.id] = task
+
+    def _begin_map(self, command: StartMap) -> None:
+        self._lanes.open(command)
+        if command.id not in self._turn.state.maps:
+            now = self._turn.journal.now()
+            self._turn.journal.record(
+                e.MapStarted(at=now, map=command.id, name=command.name, total=command.total)
+            )
+
+    def _leave_lane(self, command: RunStep) -> None:
+        self._ready += self._lanes.leave(command)
 
     @staticmethod
     def _step_begins(known: StepState | None) -> Millis | None:
@@ -164,12 +186,7 @@ class Performer:
             at = max(self._turn.journal.now(), due)
             self._record(e.TimerFired(at=at, timer=command.id, name=command.name, due=due))
             return True
-        self._growth.ask(command)
-        if isinstance(command, RunStep):
-            self._ready.append(command)
-        else:
-            task = asyncio.get_running_loop().create_task(self._open(command))
-            self._openings[command.id] = task
+        self._go(command)
         return True
 
     async def _give_up(self, error: LimitExceeded) -> None:
@@ -239,6 +256,7 @@ class Performer:
                         at=self._turn.journal.now(),
                     )
                 )
+                self._leave_lane(command)
             else:
                 self._turn.journal.record(dispatch.started(self._turn, command, value))
                 recorded.append(command)
@@ -259,6 +277,7 @@ class Performer:
         if not command.step.at_most_once and known.attempts < policy.max_attempts:
             return False
         now = self._turn.journal.now()
+        self._leave_lane(command)
         event = interrupted_event(command, known.attempts, now, self._fraction())
         log_failure(self._turn.run_id, event)
         self._record(event)
@@ -357,6 +376,8 @@ class Performer:
         self._entries.pop(command.id, None)
         if isinstance(outcome, Broken):
             raise outcome.error
+        if command.map is not None:
+            self._leave_lane(command)
         event = outcome_event(entry, outcome, self._turn.journal.now(), self._fraction())
         log_failure(self._turn.run_id, event)
         if isinstance(event, e.StepCompleted | e.StepFailed):

@@ -16,12 +16,11 @@ import contextvars
 import hashlib
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from types import CodeType
 from typing import Any, NoReturn
 
-from stepwell.authoring.context import RUN, STEP, RunContext, never_awaited
+from stepwell.authoring.context import RUN, STEP, never_awaited
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.core import events as e
 from stepwell.core.attributes import Scalar
@@ -29,14 +28,15 @@ from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
 from stepwell.core.definitions import HookDefinition, StepDefinition, WorkflowDefinition
 from stepwell.core.divergence import Line, compared, moved, recorded_lines, shifted
 from stepwell.core.failure import describe
-from stepwell.core.ids import is_keyed_step, keyed, keyed_step
-from stepwell.core.payload import digest
+from stepwell.core.ids import is_keyed_step, keyed
 from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
 from stepwell.engine.endings import Blocked, Cancelled, Outcome, Raised, Returned
+from stepwell.engine.fan_out import NO_INPUT, FanOut
 from stepwell.engine.frames import place_of_author, warn_of_swallower
 from stepwell.engine.keyed import KeyedStep
 from stepwell.engine.loop import DeterministicLoop, Scope
+from stepwell.engine.pending import Pending, kind_of
 from stepwell.engine.remarks import Remarks
 from stepwell.engine.threads import WorkflowThread
 from stepwell.errors import (
@@ -52,7 +52,6 @@ from stepwell.errors import (
     UsageError,
 )
 
-_NO_INPUT = digest("")
 _FAILED = {"error": StepFailed, "timeout": StepTimeout, "interrupted": StepInterrupted}
 #: How often code may ask for something after its pass is over before it is stopped for good.
 _LATE_LIMIT = 1_000
@@ -64,16 +63,7 @@ _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 UNSET: Any = object()
 
 
-@dataclass(slots=True)
-class Pending:
-    """A command without an outcome: `future` is told of it, or `fire` is called."""
-
-    command: Command
-    future: asyncio.Future[Any] | None = None
-    fire: Callable[[], None] | None = None
-
-
-class Replay(RunContext):
+class Replay(FanOut):
     """One pass of a workflow over its history, and on from there.
 
     `state` is the fold of the whole log so far; it is looked at, never changed. `texts` holds the
@@ -212,7 +202,10 @@ class Replay(RunContext):
         """What is recorded of this run and was not asked for, so far."""
         state = self._state
         recorded = chain(
-            state.steps, state.timers, (h.id for h in state.hooks.values() if not h.step)
+            state.maps,
+            state.steps,
+            state.timers,
+            (h.id for h in state.hooks.values() if not h.step),
         )
         return (identity for identity in recorded if identity not in self._asked)
 
@@ -261,7 +254,7 @@ class Replay(RunContext):
         for identity, wanted in self._asked.items():
             pending = self.pending.get(identity)
             kind = self._kind(identity) or "step"
-            lines[identity] = (kind if pending is None else _kind_of(pending.command), wanted)
+            lines[identity] = (kind if pending is None else kind_of(pending.command), wanted)
         return lines
 
     def _step_completed(self, event: e.StepCompleted, value: Any) -> None:
@@ -339,12 +332,12 @@ class Replay(RunContext):
         """Note that the code asks for a command. Raises `Suspended` when the pass is over."""
         self._asked[command.id] = command.digest if type(command) is RunStep else None
         kind = self._kind(command.id)
-        if kind is not None and kind != _kind_of(command):
-            self._refuse(f"{kind} {command.id!r}", command, f"{_kind_of(command)} {command.id!r}")
+        if kind is not None and kind != kind_of(command):
+            self._refuse(f"{kind} {command.id!r}", command, f"{kind_of(command)} {command.id!r}")
 
     def _refuse(self, recorded: str, command: Command, asked: str, hint: str = "") -> NoReturn:
         where = f"workflow {self._workflow.name!r}{place_of_author()}"
-        lines = self._asked_lines() | {command.id: (_kind_of(command), self._asked[command.id])}
+        lines = self._asked_lines() | {command.id: (kind_of(command), self._asked[command.id])}
         diff = compared(recorded_lines(self._history), lines)
         self._block(NonDeterminismError(recorded, asked, where, hint=hint, diff=diff))
         raise Suspended
@@ -362,10 +355,12 @@ class Replay(RunContext):
         hook = self._state.hooks.get(identity)
         if hook is not None and hook.step is None:
             return "hook"
+        if identity in self._state.maps:
+            return "map"
         return "timer" if identity in self._state.timers else None
 
     def _asks(self) -> str:
-        waiting = [f"{_kind_of(p.command)} {p.command.id!r}" for p in self.pending.values()]
+        waiting = [f"{kind_of(p.command)} {p.command.id!r}" for p in self.pending.values()]
         if isinstance(self.outcome, Raised):
             failure = describe(self.outcome.error)
             return f"nothing more: it raised {failure.type}: {failure.message}"
@@ -424,7 +419,7 @@ class Replay(RunContext):
         if self._over:
             await self._come_late()
         by_name = definition.identity == "name"
-        input_digest = _NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
+        input_digest = NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
         identity = self.loop.scope().identify(definition.name)
         command = RunStep(identity, input_digest, definition, args, kwargs, self.remarks.snapshot)
         self._ask(command)
@@ -446,26 +441,7 @@ class Replay(RunContext):
     ) -> Any:
         if self._over:
             await self._come_late()
-        by_name = definition.identity == "name"
-        input_digest = _NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
-        call = self._keyed.get(key)
-        if call is None:
-            identity = keyed_step(definition.name, key)
-            command = RunStep(
-                identity, input_digest, definition, args, kwargs, self.remarks.snapshot
-            )
-            self._ask(command)
-            known = self._state.steps.get(identity)
-            if known is not None and known.digest != input_digest:
-                self._refuse_input(known.digest, command)
-            call = self._keyed[key] = KeyedStep(key, command, self.loop)
-            self.pending[identity] = Pending(command, call.future)
-            self.fresh.append(command)
-            early = self._early.pop(identity, None)
-            if early is not None:
-                _DELIVERED[early.type](self, early, UNSET)
-        else:
-            call.check(definition.name, input_digest)
+        call = self._begin_keyed(definition, args, kwargs, key)
         try:
             return await call.outcome()
         except asyncio.CancelledError:
@@ -481,6 +457,11 @@ class Replay(RunContext):
             "pass: use now(), uuid4() and random(), or take them in a step)",
             shifted(command.id, command.digest, recorded_lines(self._history)),
         )
+
+    def _tell_early(self, identity: str) -> None:
+        early = self._early.pop(identity, None)
+        if early is not None:
+            _DELIVERED[early.type](self, early, UNSET)
 
     def sleep(self, due: Millis) -> Coroutine[Any, Any, None]:
         """Wait until a time; at once if it has passed."""
@@ -568,12 +549,6 @@ class Replay(RunContext):
         """Block the `def` workflow on a primitive."""
         assert self._thread is not None
         return self._thread.wait(primitive)
-
-
-def _kind_of(command: Command) -> str:
-    if isinstance(command, RunStep):
-        return "step"
-    return "hook" if isinstance(command, OpenHook) else "timer"
 
 
 _DELIVERED: dict[str, Callable[[Replay, Any, Any], None]] = {

@@ -124,6 +124,9 @@ async def note_waits(turn: TurnContext, replay: Replay) -> None:
     for timer in list(state.timers.values()):
         if timer.status == "started" and timer.id not in pending:
             journal.record(e.TimerCancelled(at=journal.now(), timer=timer.id, name=timer.name))
+    for each in state.maps.values():
+        if each.status == "started" and each.id not in pending:
+            journal.record(e.MapEnded(at=journal.now(), map=each.id, name=each.name))
     dropped = [(step.id, step.order) for step in state.steps.values() if step.order]
     dropped = [(step, order) for step, order in dropped if step not in pending]
     for step in list(state.steps.values()):

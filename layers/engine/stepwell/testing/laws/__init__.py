@@ -22,6 +22,7 @@ from stepwell.testing.laws.log import (
     check_outcomes,
     check_times,
 )
+from stepwell.testing.laws.maps import check_maps
 from stepwell.testing.laws.replays import check_replay
 from stepwell.testing.laws.rest import (
     check_attempts,
@@ -61,6 +62,7 @@ __all__ = [
     "check_hooks",
     "check_listed_hooks",
     "check_lists",
+    "check_maps",
     "check_numbers",
     "check_open_hooks",
     "check_order",

@@ -20,6 +20,7 @@ from stepwell.testing.laws.log import (
     check_outcomes,
     check_times,
 )
+from stepwell.testing.laws.maps import check_maps
 from stepwell.testing.laws.replays import check_replay
 from stepwell.testing.laws.rest import check_header, check_rest
 from stepwell.testing.laws.rows import check_rows
@@ -67,6 +68,7 @@ def _check_log(events: Sequence[Event]) -> None:
     check_cancels(events)
     check_steps(events)
     check_dispatches(events)
+    check_maps(events)
     check_hooks(events)
     check_timers(events)
     check_folds(events)

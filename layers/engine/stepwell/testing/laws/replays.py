@@ -80,6 +80,7 @@ def _check_waits(whole: _Pass, body: Sequence[e.Event]) -> None:
     state = fold(body)
     waits = {step.id for step in state.steps.values() if step.status in _OPEN_STEPS}
     waits |= {hook.id for hook in state.hooks.values() if hook.open and hook.step is None}
+    waits |= {each.id for each in state.maps.values() if each.status == "started"}
     waits |= {timer.id for timer in state.timers.values() if timer.status == "started"}
     new, left = sorted(whole.pending - waits), sorted(waits - whole.pending)
     assert not new, f"the replay of all {len(body)} events asks for something new: {new}"
@@ -101,11 +102,13 @@ def _check_cut(part: _Pass, whole: _Pass, body: Sequence[e.Event], cut: int) -> 
 
 
 def _subject(event: e.Event) -> str | None:
-    """The step, hook or timer of the workflow that an event is about."""
+    """The step, map, hook or timer of the workflow that an event is about."""
     step: str | None = getattr(event, "step", None)
     if step is not None:
         return step
-    found: str | None = getattr(event, "hook", None) or getattr(event, "timer", None)
+    found: str | None = (
+        getattr(event, "hook", None) or getattr(event, "timer", None) or getattr(event, "map", None)
+    )
     return found
 
 

@@ -1,0 +1,273 @@
+"""Fan-out on the replay: maps, and steps that were submitted. Pure, as the replay is.
+
+A map asks for all of its items at once, each as a step of its own, and waits until a board of
+their outcomes has its verdict; what is left then is withdrawn. How many items run at a time is
+kept by whoever performs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+from stepwell.authoring.context import RunContext, Submitted
+from stepwell.core.commands import Command, RunStep, StartMap
+from stepwell.core.definitions import StepDefinition
+from stepwell.core.fan_out import Board, MapOptions
+from stepwell.core.ids import item_id, keyed_step
+from stepwell.core.payload import digest
+from stepwell.core.state import RunState
+from stepwell.engine.keyed import KeyedStep
+from stepwell.engine.loop import DeterministicLoop
+from stepwell.engine.pending import Pending
+from stepwell.engine.remarks import Remarks
+from stepwell.errors import Suspended
+
+#: The digest of a step that is known by its name alone.
+NO_INPUT = digest("")
+
+
+class FanOut(RunContext):
+    """The part of a replay that asks for steps otherwise than by waiting for each at once."""
+
+    loop: DeterministicLoop
+    pending: dict[str, Pending]
+    fresh: list[Command]
+    remarks: Remarks
+    _state: RunState
+    _over: bool
+    _keyed: dict[str, KeyedStep]
+
+    @abstractmethod
+    async def _come_late(self) -> NoReturn:
+        """End the code that asks though the pass is over."""
+
+    @abstractmethod
+    def _ask(self, command: Command) -> None:
+        """Note that the code asks for a command."""
+
+    @abstractmethod
+    def _refuse(self, recorded: str, command: Command, asked: str, hint: str = "") -> NoReturn:
+        """Block the run: the code asks for something else than is recorded here."""
+
+    @abstractmethod
+    def _refuse_input(self, recorded: str, command: RunStep) -> NoReturn:
+        """Block the run: the code asks for a step with another input than is recorded."""
+
+    @abstractmethod
+    def _tell_early(self, identity: str) -> None:
+        """Tell a step with a key its outcome, if it was recorded before the code asked for it."""
+
+    @abstractmethod
+    def _withdraw(self, command: Command) -> None:
+        """Wait for a command no more."""
+
+    @abstractmethod
+    def _make(self, primitive: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
+        """Note a primitive that is to be awaited."""
+
+    def map(
+        self,
+        definition: StepDefinition,
+        items: Sequence[Any],
+        keys: Sequence[str] | None,
+        options: MapOptions,
+    ) -> Coroutine[Any, Any, Any]:
+        """Run a step over items."""
+        return self._make(self._map(definition, items, keys, options), f"{definition.name}.map")
+
+    async def _map(
+        self,
+        definition: StepDefinition,
+        items: Sequence[Any],
+        keys: Sequence[str] | None,
+        options: MapOptions,
+    ) -> Any:
+        if self._over:
+            await self._come_late()
+        identity = self.loop.scope().identify(f"{definition.name}*")
+        board: Board[Any] = Board(options, len(items))
+        ids = [item_id(identity, each) for each in keys or map(str, range(len(items)))]
+        if board.verdict is None:
+            command = StartMap(identity, definition.name, len(items), options.max_concurrency)
+            try:
+                self._begin_map(command)
+                ended = self._begin_items(definition, command, ids, items, board)
+                await ended
+            finally:
+                for each in ids:
+                    self._drop(each)
+                self._drop(identity)
+        return board.result(identity, definition.name)
+
+    def _begin_map(self, command: StartMap) -> None:
+        self._ask_for(command, self.loop.create_future())
+        known = self._state.maps.get(command.id)
+        if known is not None and known.total != command.total:
+            self._refuse(
+                f"map {command.id!r} of {known.total} items",
+                command,
+                f"map {command.id!r} of {command.total} items",
+            )
+
+    def _begin_items(
+        self,
+        definition: StepDefinition,
+        command: StartMap,
+        ids: Sequence[str],
+        items: Sequence[Any],
+        board: Board[Any],
+    ) -> asyncio.Future[None]:
+        """Ask for all items. The future is done when the board has its verdict."""
+        ended = self.loop.create_future()
+
+        def take(index: int, future: asyncio.Future[Any]) -> None:
+            error = future.exception()
+            if error is None:
+                board.complete(index, future.result())
+            else:
+                assert isinstance(error, Exception)
+                board.fail(index, error)
+            if board.verdict is not None and not ended.done():
+                ended.set_result(None)
+
+        for index, (item, each) in enumerate(zip(items, ids, strict=True)):
+            future = self._begin_step(each, definition, (item,), {}, command.id)
+            future.add_done_callback(partial(take, index))
+        return ended
+
+    def submit(
+        self,
+        definition: StepDefinition,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        key: str | None = None,
+    ) -> Submitted:
+        """Ask for a step at once, and go on."""
+        if self._over:
+            raise Suspended
+        if key is None:
+            identity = self.loop.scope().identify(definition.name)
+            future = self._begin_step(identity, definition, args, kwargs)
+            return SubmittedStep(self._make, definition.name, future, partial(self._drop, identity))
+        call = self._begin_keyed(definition, args, kwargs, key)
+        future = call.join()
+
+        def drop() -> None:
+            call.leave(future)
+            if call.abandon():
+                self._withdraw(call.command)
+
+        return SubmittedStep(self._make, definition.name, future, drop)
+
+    def _begin_keyed(
+        self, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str
+    ) -> KeyedStep:
+        """Ask for a step with a key, or join the call that did. Raises `KeyConflict`."""
+        command = self._command(keyed_step(definition.name, key), definition, args, kwargs)
+        call = self._keyed.get(key)
+        if call is None:
+            self._ask(command)
+            self._check_input(command)
+            call = self._keyed[key] = KeyedStep(key, command, self.loop)
+            self.pending[command.id] = Pending(command, call.future)
+            self.fresh.append(command)
+            self._tell_early(command.id)
+        else:
+            call.check(definition.name, command.digest)
+        return call
+
+    def _begin_step(
+        self,
+        identity: str,
+        definition: StepDefinition,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        map_id: str | None = None,
+    ) -> asyncio.Future[Any]:
+        """Ask for a step under an id; the future is told its outcome."""
+        command = self._command(identity, definition, args, kwargs, map_id)
+        future = self.loop.create_future()
+        self._ask_for(command, future)
+        self._check_input(command)
+        return future
+
+    def _command(
+        self,
+        identity: str,
+        definition: StepDefinition,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        map_id: str | None = None,
+    ) -> RunStep:
+        by_name = definition.identity == "name"
+        found = NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
+        return RunStep(identity, found, definition, args, kwargs, self.remarks.snapshot, map_id)
+
+    def _check_input(self, command: RunStep) -> None:
+        known = self._state.steps.get(command.id)
+        if known is not None and known.digest != command.digest:
+            self._refuse_input(known.digest, command)
+
+    def _ask_for(self, command: Command, future: asyncio.Future[Any]) -> None:
+        self._ask(command)
+        self.pending[command.id] = Pending(command, future)
+        self.fresh.append(command)
+
+    def _drop(self, identity: str) -> None:
+        """Wait for a command no more; nothing happens if it has its outcome."""
+        pending = self.pending.get(identity)
+        if pending is not None:
+            self._withdraw(pending.command)
+
+
+class SubmittedStep(Submitted):
+    """A step that was asked for and not awaited."""
+
+    def __init__(
+        self,
+        make: Callable[[Coroutine[Any, Any, Any], str], Coroutine[Any, Any, Any]],
+        name: str,
+        future: asyncio.Future[Any],
+        drop: Callable[[], None],
+    ) -> None:
+        self._note = make
+        self._name = name
+        self._future = future
+        self._drop = drop
+        future.add_done_callback(_take)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has an outcome, or was cancelled."""
+        return self._future.done()
+
+    def cancel(self) -> None:
+        """Wait for it no more."""
+        if self._future.cancel():
+            self._drop()
+
+    def outcome(self) -> Coroutine[Any, Any, Any]:
+        """Wait for its result."""
+        return self._note(self._outcome(), f"result of {self._name}")
+
+    async def _outcome(self) -> Any:
+        if not self._future.done():
+            waiter = self._future.get_loop().create_future()
+
+            def wake(_: asyncio.Future[Any]) -> None:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+            # Not the future itself: whoever waits may be cancelled, and the step shall go on.
+            self._future.add_done_callback(wake)
+            await waiter
+        return self._future.result()
+
+
+def _take(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()  # taken, so that asyncio does not report it as lost

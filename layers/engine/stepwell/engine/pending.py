@@ -1,0 +1,28 @@
+"""Pending: what code has asked for and has no outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.core.commands import Command, OpenHook, RunStep, StartMap
+
+
+@dataclass(slots=True)
+class Pending:
+    """A command without an outcome: `future` is told of it, or `fire` is called."""
+
+    command: Command
+    future: asyncio.Future[Any] | None = None
+    fire: Callable[[], None] | None = None
+
+
+def kind_of(command: Command) -> str:
+    """What a command is about, in one word."""
+    if isinstance(command, RunStep):
+        return "step"
+    if isinstance(command, StartMap):
+        return "map"
+    return "hook" if isinstance(command, OpenHook) else "timer"
