@@ -19,6 +19,7 @@ from stepwell.core.records import (
     Checkpoint,
     Chunk,
     HookRow,
+    InboxRow,
     PublishedWorkflow,
     RunHeader,
     RunStatus,
@@ -152,6 +153,12 @@ def step_row(revision: int = 1, run_id: str = "run", step: str = "step", **field
     """A row of a dispatched step that nobody works on."""
     defaults: dict[str, Any] = {"order": 1}
     return StepRow(run_id=run_id, step=step, revision=revision, **(defaults | fields))
+
+
+def entry(run_id: str = "run", entry_id: str = "entry", **fields: Any) -> InboxRow:
+    """An entry of a run's inbox."""
+    defaults: dict[str, Any] = {"key": "approved", "payload": "true", "sent_at": START}
+    return InboxRow(run_id=run_id, entry_id=entry_id, **(defaults | fields))
 
 
 def definition(name: str = "orders", version: str = "1", **fields: Any) -> PublishedWorkflow:

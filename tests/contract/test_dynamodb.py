@@ -40,6 +40,7 @@ from tests.contract.given import (
     chunk,
     commit,
     definition,
+    entry,
     header,
     hook,
     run,
@@ -669,6 +670,10 @@ async def _put_step(store: Store) -> object:
     return await store.put_step(step_row())
 
 
+async def _put_inbox(store: Store) -> object:
+    return await store.put_inbox(entry())
+
+
 async def _replace_step(store: Store) -> object:
     return await store.put_step(step_row(2, step="claimed", claim="m1"))
 
@@ -712,6 +717,7 @@ WRITES: list[tuple[Callable[[Store], Any], str, object]] = [
     (_put_chunk, "PutItem", True),
     (_put_checkpoint, "PutItem", True),
     (_put_step, "PutItem", step_row()),
+    (_put_inbox, "PutItem", entry()),
     (_replace_step, "PutItem", step_row(2, step="claimed", claim="m1")),
     (_expire_checkpoint, "UpdateItem", True),
     (_decide_hook, "UpdateItem", DECIDED),

@@ -35,6 +35,7 @@ from tests.contract.given import (
     checkpoint,
     chunk,
     commit,
+    entry,
     header,
     hook,
     other_process,
@@ -311,10 +312,13 @@ def test_a_run_comes_whole_whatever_the_size_of_a_page(
             await local.store.put_hook(hook("another", hook_id=f"h{n:02}"))
             await local.store.put_step(step_row(step=f"s{n:02}"))
             await local.store.put_step(step_row(run_id="another", step=f"s{n:02}"))
+            await local.store.put_inbox(entry(entry_id=f"e{n:02}"))
+            await local.store.put_inbox(entry("another", entry_id=f"e{n:02}"))
         small = SqliteStore(local.database, clock, page_limit=page_limit)
         assert await small.load("run") == await local.store.load("run")
         assert len((await small.load("run")).hooks) == 20
         assert len((await small.load("run")).steps) == 20
+        assert len((await small.load("run")).inbox) == 20
 
     run(scenario())
 

@@ -31,6 +31,7 @@ from tests.contract.given import (
     chunk,
     commit,
     definition,
+    entry,
     header,
     hook,
     run,
@@ -65,7 +66,9 @@ def test_a_run_that_is_not_there_loads_empty(deployment: Deployment) -> None:
 def test_load_brings_header_log_hooks_and_steps_as_they_were_put(deployment: Deployment) -> None:
     first, second = commit(1, events=3), commit(4, events=2, turn="t2")
     left, right = step_row(step="s1"), step_row(step="s2", outcome="[]")
-    one, two = hook(hook_id="h1"), hook(hook_id="h2", step="step", schema='{"type":"object"}')
+    one = hook(hook_id="h1", question="Shall we?")
+    two = hook(hook_id="h2", step="step", schema='{"type":"object"}')
+    first_in, second_in = entry(entry_id="e1"), entry(entry_id="e2", actor="Ada", payload="[1]")
 
     async def scenario() -> RunRows:
         store = deployment.store
@@ -76,11 +79,14 @@ def test_load_brings_header_log_hooks_and_steps_as_they_were_put(deployment: Dep
         await store.put_hook(two)
         await store.put_step(left)
         await store.put_step(right)
+        await store.put_inbox(first_in)
+        await store.put_inbox(second_in)
         return await store.load("run")
 
     rows = run(scenario())
     assert rows.header == header()
     assert sorted(rows.steps, key=lambda row: row.step) == [left, right]
+    assert sorted(rows.inbox, key=lambda row: row.entry_id) == [first_in, second_in]
     assert rows.commits == (first, second)
     assert sorted(rows.hooks, key=lambda row: row.hook_id) == [one, two]
 
@@ -100,6 +106,7 @@ def test_load_keeps_log_order_beyond_numbers_of_one_width(deployment: Deployment
 def test_a_history_of_three_megabytes_loads_whole(deployment: Deployment) -> None:
     log = tuple(commit(n, fill=100 * KB) for n in range(1, 31))
     hooks = tuple(hook(hook_id=f"h{n:02}", schema="s" * 100 * KB) for n in range(30))
+    inbox = tuple(entry(entry_id=f"e{n:02}", payload="p" * 100 * KB) for n in range(30))
     steps = tuple(step_row(step=f"s{n:02}", outcome="o" * 100 * KB) for n in range(30))
 
     async def scenario() -> RunRows:
@@ -109,12 +116,15 @@ def test_a_history_of_three_megabytes_loads_whole(deployment: Deployment) -> Non
             await deployment.store.put_hook(row)
         for one_step in steps:
             await deployment.store.put_step(one_step)
+        for each in inbox:
+            await deployment.store.put_inbox(each)
         return await deployment.store.load("run")
 
     rows = run(scenario())
     assert rows.commits == log
     assert tuple(sorted(rows.hooks, key=lambda row: row.hook_id)) == hooks
     assert tuple(sorted(rows.steps, key=lambda row: row.step)) == steps
+    assert tuple(sorted(rows.inbox, key=lambda row: row.entry_id)) == inbox
 
 
 def test_checkpoints_and_output_stay_out_of_a_load(deployment: Deployment) -> None:
@@ -134,12 +144,14 @@ def test_runs_of_odd_ids_do_not_see_each_other(deployment: Deployment) -> None:
             assert await store.append(run_id, commit(1, turn=f"t{number}"))
             await store.put_hook(hook(run_id, name=f"n{number}"))
             await store.put_step(step_row(run_id=run_id, order=number))
+            await store.put_inbox(entry(run_id, sent_at=number))
         for number, run_id in enumerate(NASTY_IDS):
             assert await store.load(run_id) == RunRows(
                 header=header(run_id, seed=f"s{number}"),
                 commits=(commit(1, turn=f"t{number}"),),
                 hooks=(hook(run_id, name=f"n{number}"),),
                 steps=(step_row(run_id=run_id, order=number),),
+                inbox=(entry(run_id, sent_at=number),),
             )
 
     run(scenario())
@@ -151,9 +163,13 @@ def test_odd_ids_within_a_run_do_not_touch_each_other(deployment: Deployment) ->
         for number, one in enumerate(NASTY_IDS):
             await store.put_hook(hook(hook_id=one, name=f"n{number}"))
             await store.put_step(step_row(step=one, order=number))
+            await store.put_inbox(entry(entry_id=one, sent_at=number))
             assert await store.put_checkpoint(checkpoint(step=one, save_id=f"s{number}"))
             assert await store.put_chunk(chunk(1, step=one, value=f"{number}"))
         rows = await store.load("run")
+        assert {row.entry_id: row.sent_at for row in rows.inbox} == {
+            one: number for number, one in enumerate(NASTY_IDS)
+        }
         assert {row.hook_id: row.name for row in rows.hooks} == {
             one: f"n{number}" for number, one in enumerate(NASTY_IDS)
         }
@@ -537,6 +553,18 @@ def test_a_revision_stands_only_on_the_one_before(deployment: Deployment) -> Non
     run(scenario())
 
 
+def test_an_entry_is_put_once_and_whoever_loses_adopts_it(deployment: Deployment) -> None:
+    other = entry(payload="false", sent_at=entry().sent_at + 1, actor="Ada")
+
+    async def scenario() -> None:
+        assert await deployment.store.put_inbox(entry()) == entry()
+        assert await deployment.store.put_inbox(other) == entry()
+        assert await deployment.store.put_inbox(entry()) == entry()
+        assert (await deployment.store.load("run")).inbox == (entry(),)
+
+    run(scenario())
+
+
 def test_a_step_put_again_is_recognised(deployment: Deployment) -> None:
     async def scenario() -> None:
         for row in (step_row(1), step_row(2, claim="m1")):
@@ -671,6 +699,10 @@ async def _replace_step_large(store: Store, size: int) -> object:
     return await store.put_step(step_row(2, outcome="x" * size))
 
 
+async def _put_inbox_large(store: Store, size: int) -> object:
+    return await store.put_inbox(entry(payload="x" * size))
+
+
 async def _publish_large(store: Store, size: int) -> object:
     await store.publish(definition(input_schema="x" * size))
     return True
@@ -690,6 +722,7 @@ LARGE_WRITES = [
     _put_chunk_large,
     _put_step_large,
     _replace_step_large,
+    _put_inbox_large,
     _publish_large,
 ]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from stepwell.authoring.decorators import Workflow
 from stepwell.client import RunHandle
+from stepwell.engine.inboxes import Inboxes
 from stepwell.testing import Environment
 from stepwell.testing.histories import export_history
 from tests.histories import workflows as w
@@ -74,6 +75,25 @@ def _cancel(env: Environment, run: RunHandle[Any]) -> None:
     env.cancel(run, "no longer wanted")
 
 
+def _put(key: str, value: Any) -> Script:
+    def put(env: Environment, run: RunHandle[Any]) -> None:
+        env.wait_for(env.client.put_inbox(run.id, key, value, entry_id=f"{key}-1", actor="Ada"))
+        env.run_until_idle()
+
+    return put
+
+
+def _resume(env: Environment, run: RunHandle[Any]) -> None:
+    env.wait_for(env.client.resume(run.id, actor="Grace"))
+    env.run_until_idle()
+
+
+def _replace_guards(env: Environment, run: RunHandle[Any]) -> None:
+    inboxes = Inboxes(env.client._ports, env.client._values)
+    env.wait_for(inboxes.resume(run.id, "Grace", replace=True))
+    env.run_until_idle()
+
+
 def _all(*scripts: Script) -> Script:
     def play(env: Environment, run: RunHandle[Any]) -> None:
         for script in scripts:
@@ -131,4 +151,17 @@ RECORDINGS = (
     Recording(w.mapped, (), _all(_answer("ask", "yes"), _answer("answer", 1))),
     Recording(w.dispatched_open, (), _answer("ask", "first")),
     Recording(w.remarked, (), _all(_advance("1m"), _answer("leave", True))),
+    Recording(
+        w.inboxed,
+        (),
+        _all(
+            _put("other", 1),
+            _resume,
+            _put("way", "right"),
+            _replace_guards,
+            _advance("1m"),
+            _resume,
+            _put("approved", "Ada"),
+        ),
+    ),
 )

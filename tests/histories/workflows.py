@@ -22,6 +22,7 @@ from stepwell import (
     RetryPolicy,
     StepFailed,
     StepTimeout,
+    Suspend,
     current,
     define_hook,
     hook,
@@ -39,6 +40,30 @@ from stepwell import (
     workflow,
 )
 from stepwell.errors import HookFailed
+
+
+@step(name="hist.signed_off", dispatch="worker")
+async def signed_off(draft: str) -> str:
+    if "approved" not in current.run.inbox:
+        raise Suspend("sign-off")
+    return f"{draft} by {current.run.inbox['approved']}"
+
+
+@workflow(name="hist.inboxed")
+async def inboxed() -> list[Any]:
+    """Steps and the workflow itself wait for input; the workflow then goes another way."""
+    draft = await double(4)
+    way = current.run.inbox.get("way")
+    if way is None:
+        await gathered_note("left")
+        raise Suspend("which way?")
+    await sleep("1m")
+    return [way, await signed_off(f"draft {draft}"), sorted(current.run.inbox)]
+
+
+@step(name="hist.gathered_note")
+async def gathered_note(text: str) -> str:
+    return text
 
 
 class Invoice(BaseModel):

@@ -262,6 +262,27 @@ HOOKS = (
     ),
 )
 
+INBOX = (
+    Mutation(
+        id="aws-inbox-put-if-absent",
+        module=_STORE,
+        within="DynamoStore._put_inbox",
+        was="self._table.put(item, InboxItem.pk.does_not_exist())",
+        becomes="self._table.put(item)",
+        protects="an entry of the inbox is never overwritten",
+        killed_by=(f"{_LAWS}test_an_entry_is_put_once_and_whoever_loses_adopts_it[aws]",),
+    ),
+    Mutation(
+        id="aws-inbox-loser-adopts",
+        module=_STORE,
+        within="DynamoStore._put_inbox",
+        was="return read_inbox(row.run_id, found)",
+        becomes="return row",
+        protects="whoever puts an entry second learns which one stands",
+        killed_by=(f"{_LAWS}test_an_entry_is_put_once_and_whoever_loses_adopts_it[aws]",),
+    ),
+)
+
 STEPS = (
     Mutation(
         id="aws-step-first-revision",
@@ -415,4 +436,4 @@ DEFINITIONS = (
     ),
 )
 
-MUTATIONS = (*HEADERS, *LOG, *HOOKS, *STEPS, *DEFINITIONS)
+MUTATIONS = (*HEADERS, *LOG, *HOOKS, *INBOX, *STEPS, *DEFINITIONS)

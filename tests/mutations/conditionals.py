@@ -19,6 +19,7 @@ _KEYS = {
     "runs": {"run_id"},
     "commits": {"run_id", "first"},
     "hooks": {"run_id", "hook_id"},
+    "inbox": {"run_id", "entry_id"},
     "steps": {"run_id", "step"},
     "checkpoints": {"run_id", "step"},
     "chunks": {"run_id", "step", "position"},

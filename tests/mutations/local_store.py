@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _STORE = "adapters/local/store.py"
+_INBOX = "adapters/local/inbox.py"
 _DEFINITIONS = "adapters/local/definitions.py"
 _LAWS = "tests/contract/test_store.py::"
 _OWN = "tests/contract/test_sqlite.py::"
@@ -197,6 +198,33 @@ HOOKS = (
     ),
 )
 
+INBOX = (
+    Mutation(
+        id="local-inbox-put-if-absent",
+        module=_INBOX,
+        was="ON CONFLICT (run_id, entry_id) DO NOTHING",
+        becomes="ON CONFLICT (run_id, entry_id) DO UPDATE SET body = excluded.body",
+        protects="an entry of the inbox is never overwritten",
+        killed_by=(f"{_LAWS}test_an_entry_is_put_once_and_whoever_loses_adopts_it[memory]",),
+    ),
+    Mutation(
+        id="local-inbox-loser-adopts",
+        module=_INBOX,
+        was="return read(rows[0][0]) if rows else None",
+        becomes="return row",
+        protects="whoever puts an entry second learns which one stands",
+        killed_by=(f"{_LAWS}test_an_entry_is_put_once_and_whoever_loses_adopts_it[memory]",),
+    ),
+    Mutation(
+        id="local-inbox-next-page",
+        module=_INBOX,
+        was="AND ifnull(entry_id > ?, true)",
+        becomes="AND (? IS NULL)",
+        protects="the entries of many pages come each once",
+        killed_by=(f"{_OWN}test_a_run_comes_whole_whatever_the_size_of_a_page",),
+    ),
+)
+
 STEPS = (
     Mutation(
         id="local-step-first-revision",
@@ -380,4 +408,4 @@ DEFINITIONS = (
     ),
 )
 
-MUTATIONS = (*HEADERS, *LOG, *HOOKS, *STEPS, *DEFINITIONS)
+MUTATIONS = (*HEADERS, *LOG, *HOOKS, *INBOX, *STEPS, *DEFINITIONS)

@@ -11,6 +11,7 @@ from stepwell.authoring.decorators import Result, step, workflow
 from stepwell.authoring.fan_out import Ticket
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT, define_hook, hook, step_hook
 from stepwell.authoring.run_context import set_context
+from stepwell.authoring.suspension import Suspend
 from stepwell.authoring.timers import now, random, sleep, uuid4
 from stepwell.authoring.versions import patched
 from stepwell.client import Client, resume_hook
@@ -19,6 +20,7 @@ from stepwell.core.retry import RetryPolicy
 from stepwell.errors import (
     AmbiguousHook,
     DefinitionError,
+    EntryConflict,
     Failure,
     FatalError,
     HookAlreadyDecided,
@@ -41,6 +43,7 @@ from stepwell.errors import (
     RetryableError,
     RunBlocked,
     RunCancelled,
+    RunEnded,
     RunFailed,
     RunNotFound,
     StackNotFound,
@@ -58,6 +61,7 @@ __all__ = [
     "AmbiguousHook",
     "Client",
     "DefinitionError",
+    "EntryConflict",
     "Failure",
     "FatalError",
     "HookAlreadyDecided",
@@ -84,6 +88,7 @@ __all__ = [
     "RetryableError",
     "RunBlocked",
     "RunCancelled",
+    "RunEnded",
     "RunFailed",
     "RunNotFound",
     "StackNotFound",
@@ -92,6 +97,7 @@ __all__ = [
     "StepInterrupted",
     "StepTimeout",
     "StepwellError",
+    "Suspend",
     "Ticket",
     "UsageError",
     "WorkflowNotFound",

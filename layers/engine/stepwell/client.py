@@ -39,6 +39,7 @@ from stepwell.engine.catalogue import (
     NamedStart,
     Publication,
 )
+from stepwell.engine.inboxes import InboxEntry, Inboxes
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
 from stepwell.engine.progress import MapProgress, progress_of
@@ -60,6 +61,7 @@ from stepwell.errors import (
 
 __all__ = [
     "Client",
+    "InboxEntry",
     "MapProgress",
     "OutputChunk",
     "PendingHook",
@@ -137,6 +139,7 @@ class Client:
         self._values = Values(ports.blobs, settings.sizes)
         self._catalogue = Catalogue(ports)
         self._answering = Answering(ports, settings.keyring, self._values)
+        self._inboxes = Inboxes(ports, self._values)
         # What `with_options` changes.
         self._idempotency_key: str | None = None
         self._tags: tuple[str, ...] = ()
@@ -446,6 +449,35 @@ class Client:
         `HookAlreadyDecided`, `HookExpired`.
         """
         return await self._answering.answer(token, payload, actor)
+
+    async def put_inbox(
+        self,
+        run_id: str,
+        key: str,
+        value: Any = None,
+        *,
+        entry_id: str | None = None,
+        actor: str | None = None,
+    ) -> InboxEntry:
+        """Append an entry to a run's inbox and wake what waits for input; durable when it returns.
+
+        The run's next turn sees it, if the run has not ended by then; nothing is ever overwritten.
+        The same `entry_id` again is the same entry. Raises `RunNotFound`, `RunEnded`,
+        `PayloadError`, and `EntryConflict` when the entry of this id holds something else.
+        """
+        return await self._inboxes.put(run_id, key, value, entry_id, actor)
+
+    async def list_inbox(self, run_id: str) -> tuple[InboxEntry, ...]:
+        """All entries of a run's inbox, oldest first. Raises `RunNotFound`."""
+        return await self._inboxes.entries(run_id)
+
+    async def resume(self, run_id: str, *, actor: str | None = None) -> None:
+        """Have steps and workflows that raised `Suspend` look again, whether there is input or not.
+
+        A run that waits for nothing of that kind goes on as it is. Raises `RunNotFound`,
+        `RunEnded`.
+        """
+        await self._inboxes.resume(run_id, actor)
 
     async def cancel(
         self, run_id: str, reason: str | None = None, *, actor: str | None = None

@@ -33,7 +33,9 @@
         ├── RunFailed
         ├── RunCancelled
         ├── RunBlocked
+        ├── RunEnded
         ├── ResultTimeout
+        ├── EntryConflict
         └── IdempotencyConflict
 
 `Suspended` stands outside the tree, a `BaseException`: it unwinds user code and is never an error.
@@ -348,6 +350,22 @@ class RunBlocked(RunError):
     def __init__(self, run_id: str, reason: str) -> None:
         super().__init__(run_id, f"blocked: {reason}")
         self.reason = reason
+
+
+class RunEnded(RunError):
+    """The run has ended, so nothing can be asked of it any more; `status` says how."""
+
+    def __init__(self, run_id: str, status: str, message: str) -> None:
+        super().__init__(run_id, f"has ended as {status}: {message}")
+        self.status = status
+
+
+class EntryConflict(RunError):
+    """The inbox has another entry under this id. Use another id, or leave it out."""
+
+    def __init__(self, run_id: str, entry_id: str) -> None:
+        super().__init__(run_id, f"entry {entry_id!r} of its inbox holds something else")
+        self.entry_id = entry_id
 
 
 class ResultTimeout(RunError):

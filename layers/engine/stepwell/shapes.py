@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from stepwell.client import OutputChunk, PendingHook, Recorded, Resumed
+from stepwell.client import InboxEntry, OutputChunk, PendingHook, Recorded, Resumed
 from stepwell.core.durations import to_datetime
 from stepwell.core.records import (
     HookRow,
@@ -55,6 +55,7 @@ def _wait(wait: Wait) -> Shape:
         "until": _time(wait.until),
         "done": wait.done,
         "total": wait.total,
+        "reason": wait.reason,
     }
 
 
@@ -103,6 +104,7 @@ def hook_shape(hook: PendingHook) -> Shape:
         "created_at": iso(hook.created_at),
         "expires_at": _time(hook.expires_at),
         "due_at": _time(hook.due_at),
+        "question": hook.question,
         "schema": _value(hook.schema),
     }
 
@@ -116,6 +118,7 @@ def hook_view(hook: HookRow) -> Shape:
         "expires_at": _time(hook.expires_at),
         "due_at": _time(hook.due_at),
         "decided_at": _time(hook.decided_at),
+        "question": hook.question,
         "schema": _value(hook.schema),
     }
 
@@ -141,6 +144,19 @@ def chunk_shape(chunk: OutputChunk) -> Shape:
         "number": chunk.number,
         "reset": chunk.reset,
         "value": chunk.value,
+    }
+
+
+def entry_shape(entry: InboxEntry) -> Shape:
+    """An entry of an inbox."""
+    return {
+        "run_id": entry.run_id,
+        "entry_id": entry.entry_id,
+        "key": entry.key,
+        "value": entry.value,
+        "sent_at": iso(entry.sent_at),
+        "actor": entry.actor,
+        "event": entry.event,
     }
 
 

@@ -7,6 +7,7 @@ from tests.integration.cli.shell import Shell
 
 HOOK_KEYS = {
     "run_id", "hook_id", "name", "step", "token", "created_at", "expires_at", "due_at", "schema",
+    "question",
 }  # fmt: skip
 
 ANSWER = '{"approved": true, "note": "go"}'

@@ -9,6 +9,7 @@ import pytest
 from stepwell.cli.timeline import COLUMNS, timeline
 from stepwell.client import Recorded
 from stepwell.core import events as e
+from stepwell.core.records import Guards
 from stepwell.errors import Failure
 
 START = 1_893_456_000_000  # 2030-01-01T00:00:00Z
@@ -120,6 +121,10 @@ ONE_OF_EACH: dict[type, e.Event] = {
         e.TimerCancelled(at=START, timer="t:1", name="t"),
         e.PatchMarked(at=START, patch="new\nway"),
         e.AttributesSet(at=START, attributes='{"n":1}'),
+        e.InboxReceived(at=START, entry="i", key="k\n", payload="[1]", actor="eve"),
+        e.RunSuspended(at=START, reason="for\na word"),
+        e.LookRequested(at=START, request_id="r", actor="eve"),
+        e.GuardsReplaced(at=START, request_id="r", guards=Guards(before=("one",))),
         e.CancelRequested(at=START, request_id="r", reason="why", actor="eve"),
         e.RunCompleted(at=START, result="1"),
         e.RunFailed(at=START, error=ERROR),

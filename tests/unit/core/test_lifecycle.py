@@ -124,7 +124,17 @@ def test_the_tables_hold_these_states_and_lead_nowhere_else(
 
 
 #: What may come at any time while the run goes on.
-FREE = {"CancelRequested", "PatchMarked", "AttributesSet", "RunForked", "StepSuperseded"}
+FREE = {
+    "AttributesSet",
+    "CancelRequested",
+    "GuardsReplaced",
+    "InboxReceived",
+    "LookRequested",
+    "PatchMarked",
+    "RunForked",
+    "RunSuspended",
+    "StepSuperseded",
+}
 
 
 def test_every_event_but_the_free_ones_stands_in_one_table() -> None:

@@ -84,6 +84,7 @@ class Wait(_Model):
     until: Time | None
     done: int | None
     total: int | None
+    reason: str | None
 
 
 class Attention(_Model):
@@ -175,6 +176,7 @@ class PendingHook(_Model):
     created_at: Time
     expires_at: Time | None
     due_at: Time | None
+    question: str | None
     schema_: Any = Field(alias="schema")
 
 
@@ -194,6 +196,7 @@ class HookView(_Model):
     expires_at: Time | None
     due_at: Time | None
     decided_at: Time | None
+    question: str | None
     schema_: Any = Field(alias="schema")
 
 

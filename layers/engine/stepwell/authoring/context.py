@@ -13,6 +13,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from stepwell.core.attributes import Scalar
@@ -47,6 +48,17 @@ class RunContext(ABC):
     #: Whether the history that earlier turns left is still being gone through, or the code's frames
     #: are let go at the end of a turn. False at the frontier, where the code does what is new.
     replaying: bool
+    #: The folder of the local file that the run is in, None elsewhere.
+    journal_dir: Path | None = None
+
+    @property
+    @abstractmethod
+    def inbox(self) -> Mapping[str, Any]:
+        """The run's inbox as of now."""
+
+    @abstractmethod
+    def suspend(self, reason: str) -> None:
+        """The code wants to wait for an input; may be called from its thread."""
 
     @abstractmethod
     def step(
@@ -140,6 +152,20 @@ class StepContext(ABC):
     @abstractmethod
     def context(self) -> Any:
         """The run's context, as of the step's call."""
+
+    @property
+    @abstractmethod
+    def inbox(self) -> Mapping[str, Any]:
+        """The run's inbox as of the turn's start."""
+
+    @property
+    @abstractmethod
+    def journal_dir(self) -> Path | None:
+        """The folder of the local file that the run is in, None elsewhere."""
+
+    @abstractmethod
+    def suspend(self, reason: str) -> None:
+        """The body wants to wait for an input; may be called from its thread."""
 
     @property
     @abstractmethod

@@ -3,18 +3,57 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from stepwell.authoring.context import RUN, STEP, StepContext
+from stepwell.authoring.context import RUN, STEP, RunContext, StepContext
 from stepwell.authoring.inline_steps import run_inline
 from stepwell.authoring.logger import LOGGER
 from stepwell.core.retry import RetryPolicy
 from stepwell.errors import DurationLike, UsageError
 
 
+class CurrentRun:
+    """The run that this code is part of. Outside of one each attribute raises `UsageError`."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._here("id").run_id
+
+    @property
+    def inbox(self) -> Mapping[str, Any]:
+        """What was sent to the run: the latest value of each key, as plain JSON; read-only.
+
+        In a step it is the inbox as of the start of the turn, or of the dispatched attempt. In a
+        workflow it grows by what has come before each outcome that the code is told, the same on
+        every pass.
+        """
+        return self._here("inbox").inbox
+
+    @property
+    def journal_dir(self) -> Path | None:
+        """The folder of the local file that the run is in; None on AWS and in memory.
+
+        It may be another one when the file was moved, so do not let the way of a workflow hang on
+        it.
+        """
+        return self._here("journal_dir").journal_dir
+
+    @staticmethod
+    def _here(what: str) -> RunContext | StepContext:
+        context = STEP.get() or RUN.get()
+        if context is None:
+            raise UsageError(f"current.run.{what}: there is no run here")
+        return context
+
+
 class Current:
     """The current step entry and run. Outside of them most attributes raise `UsageError`."""
+
+    #: The run that this code is part of.
+    run = CurrentRun()
 
     @property
     def run_id(self) -> str:

@@ -191,7 +191,9 @@ def run_facts(header: RunHeader) -> dict[str, str]:
 def _wait(wait: Wait) -> str:
     until = "" if wait.until is None else f" until {shapes.iso(wait.until)}"
     done = "" if wait.total is None else f", {wait.done or 0} of {wait.total} done"
-    return one_line(f"{wait.kind} {wait.id} since {shapes.iso(wait.since)}{until}{done}")
+    reason = "" if wait.reason is None else f": {wait.reason}"
+    since = shapes.iso(wait.since)
+    return one_line(f"{wait.kind} {wait.id} since {since}{until}{done}{reason}")
 
 
 @app.command(cls=Command)

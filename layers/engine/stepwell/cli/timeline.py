@@ -79,7 +79,9 @@ def _step_started(event: e.StepStarted, _: str) -> Details:
 
 def _step_completed(event: e.StepCompleted, took: str) -> Details:
     output = f"{count(event.output, 'chunk')} of output" if event.output else ""
-    return [f"attempt {event.attempt}", _took(took), output, f"result {_shown(event.result)}"]
+    guard = "" if event.guard is None else f"given by guard {short(event.guard)}"
+    result = f"result {_shown(event.result)}"
+    return [f"attempt {event.attempt}", _took(took), output, result, guard]
 
 
 def _step_failed(event: e.StepFailed, took: str) -> Details:
@@ -93,7 +95,7 @@ def _step_retry(event: e.StepRetryScheduled, took: str) -> Details:
 
 
 def _step_suspended(event: e.StepSuspended, _: str) -> Details:
-    return [f"attempt {event.attempt}", f"entry {event.entry}"]
+    return [f"attempt {event.attempt}", f"entry {event.entry}", short(event.reason or "")]
 
 
 def _map_started(event: e.MapStarted, _: str) -> Details:
@@ -107,7 +109,7 @@ def _map_ended(_: e.MapEnded, took: str) -> Details:
 def _hook_opened(event: e.HookOpened, _: str) -> Details:
     expires = "" if event.expires_at is None else f"until {iso(event.expires_at)}"
     due = "" if event.due_at is None else f"due {iso(event.due_at)}"
-    return [expires, due]
+    return [short(event.question or ""), expires, due]
 
 
 def _hook_notify_failed(event: e.HookNotifyFailed, _: str) -> Details:
@@ -130,6 +132,28 @@ def _waited_for(_: e.HookExpired | e.HookClosed | e.TimerFired, waited: str) -> 
 
 def _timer_started(event: e.TimerStarted, _: str) -> Details:
     return [f"due {iso(event.due)}"]
+
+
+def _by(actor: str | None) -> str:
+    return "" if actor is None else f"by {short(actor)}"
+
+
+def _inbox_received(event: e.InboxReceived, _: str) -> Details:
+    return [f"{short(event.key)} = {_shown(event.payload)}", _by(event.actor)]
+
+
+def _run_suspended(event: e.RunSuspended, _: str) -> Details:
+    return [short(event.reason)]
+
+
+def _look_requested(event: e.LookRequested, _: str) -> Details:
+    return [_by(event.actor)]
+
+
+def _guards_replaced(event: e.GuardsReplaced, _: str) -> Details:
+    guards = event.guards
+    names = () if guards is None else (*guards.before, *guards.after)
+    return [short(", ".join(names)) or "none", _by(event.actor)]
 
 
 def _cancel_requested(event: e.CancelRequested, _: str) -> Details:
@@ -191,6 +215,10 @@ _DETAILS: dict[str, Callable[[Any, str], Details]] = {
     "TimerCancelled": _nothing,
     "PatchMarked": _patch_marked,
     "AttributesSet": _attributes_set,
+    "InboxReceived": _inbox_received,
+    "RunSuspended": _run_suspended,
+    "LookRequested": _look_requested,
+    "GuardsReplaced": _guards_replaced,
     "CancelRequested": _cancel_requested,
     "RunCompleted": _run_completed,
     "RunFailed": _run_failed,

@@ -14,8 +14,24 @@ from dataclasses import replace
 from pydantic import TypeAdapter, ValidationError
 
 from stepwell.core import events as e
-from stepwell.core.messages import CancelRun, HookDecided, Message, TimerDue, load_message
-from stepwell.core.records import Decision, HookRow, HookStatus, Millis, RunHeader, StepRow
+from stepwell.core.messages import (
+    CancelRun,
+    HookDecided,
+    InboxPut,
+    LookAgain,
+    Message,
+    TimerDue,
+    load_message,
+)
+from stepwell.core.records import (
+    Decision,
+    HookRow,
+    HookStatus,
+    InboxRow,
+    Millis,
+    RunHeader,
+    StepRow,
+)
 from stepwell.core.state import RunState
 from stepwell.errors import Failure
 
@@ -38,6 +54,7 @@ def first_event(header: RunHeader) -> e.RunStarted:
         input=header.input,
         seed=header.seed,
         context=header.context,
+        guards=header.guards,
     )
 
 
@@ -95,6 +112,8 @@ def decide(
     message: Message,
     now: Millis,
     steps: Iterable[StepRow] = (),
+    *,
+    inbox: Iterable[InboxRow] = (),
 ) -> list[e.Event]:
     """Events for all that was decided outside and is not recorded, earliest decision first."""
     found: list[tuple[Millis, str, e.Event]] = []
@@ -112,8 +131,12 @@ def decide(
             found.append((timer.due, timer.id, fired))
     for step in steps:
         found += [(event.at, step.step, replace(event, at=at)) for event in reported(state, step)]
+    found += [(row.sent_at, row.entry_id, event) for row, event in _received(state, inbox, at)]
     found.sort(key=lambda item: item[:2])
     events = _told_once(state, [event for _, _, event in found])
+    resumed = _resumed(state, message, at)
+    if resumed is not None:
+        events.append(resumed)
     if isinstance(message, CancelRun) and state.cancel is None:
         events.append(
             e.CancelRequested(
@@ -121,6 +144,45 @@ def decide(
             )
         )
     return events
+
+
+def entry_of(message: InboxPut) -> InboxRow:
+    """The entry that a message carries."""
+    return InboxRow(
+        run_id=message.run_id,
+        entry_id=message.entry_id,
+        key=message.key,
+        payload=message.payload,
+        sent_at=message.sent_at,
+        actor=message.actor,
+    )
+
+
+def _received(
+    state: RunState, rows: Iterable[InboxRow], at: Millis
+) -> Iterable[tuple[InboxRow, e.Event]]:
+    """Entries of the inbox that are not recorded yet, with the events that record them."""
+    for row in rows:
+        if row.entry_id not in state.entries:
+            yield (
+                row,
+                e.InboxReceived(
+                    at=at, entry=row.entry_id, key=row.key, payload=row.payload, actor=row.actor
+                ),
+            )
+
+
+def _resumed(state: RunState, message: Message, at: Millis) -> e.Event | None:
+    """What a request to go on comes to; None where it was recorded, or nothing waits for it."""
+    if not isinstance(message, LookAgain) or message.request_id in state.requests:
+        return None
+    if message.replace:
+        return e.GuardsReplaced(
+            at=at, request_id=message.request_id, guards=message.guards, actor=message.actor
+        )
+    if not state.wants_input:
+        return None
+    return e.LookRequested(at=at, request_id=message.request_id, actor=message.actor)
 
 
 def lost_cancel(state: RunState, header: RunHeader, at: Millis) -> e.CancelRequested | None:

@@ -85,6 +85,7 @@ class HookDefinition:
     timeout: Millis | None
     on_created: OnCreated | None
     on_timeout: OnTimeout
+    question: str | None = None
 
 
 def published(definition: WorkflowDefinition, at: Millis) -> PublishedWorkflow:

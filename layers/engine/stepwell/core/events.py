@@ -15,11 +15,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from stepwell.core.records import Millis, Payload
+from stepwell.core.records import Guards, Millis, Payload
 from stepwell.errors import Failure
 
-#: What ended a step's last attempt: an error of its body, its timeout, or the death of its process.
-FailureReason = Literal["error", "timeout", "interrupted"]
+#: What ended a step's last attempt: an error of its body, its timeout, the death of its process, or
+#: a guard that did not let it pass.
+FailureReason = Literal["error", "timeout", "interrupted", "guard"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class RunStarted:
     input: Payload
     seed: str
     context: Payload | None = None
+    guards: Guards | None = None
     type: Literal["RunStarted"] = "RunStarted"
 
 
@@ -57,7 +59,10 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCompleted:
-    """A step has its result. `output` counts the chunks it streamed."""
+    """A step has its result. `output` counts the chunks it streamed.
+
+    `guard` names the guard that gave the result in place of the body, or of what the body gave.
+    """
 
     at: Millis
     step: str
@@ -66,6 +71,7 @@ class StepCompleted:
     attempt: int
     result: Payload
     output: int = 0
+    guard: str | None = None
     type: Literal["StepCompleted"] = "StepCompleted"
 
 
@@ -99,7 +105,7 @@ class StepRetryScheduled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSuspended:
-    """A step waits in its middle for a hook.
+    """A step waits in its middle: for a hook, or for what `reason` says if it has one.
 
     `attempt` is the attempt that waits, `entry` counts the step's entries, `output` the chunks put
     out so far, `save_id` names the checkpoint that this entry saved last, None if it saved none.
@@ -113,6 +119,7 @@ class StepSuspended:
     entry: int
     output: int = 0
     save_id: str | None = None
+    reason: str | None = None
     type: Literal["StepSuspended"] = "StepSuspended"
 
 
@@ -155,7 +162,7 @@ class MapEnded:
 class HookOpened:
     """A hook row exists and `on_created` has been called with its token.
 
-    `step` is the step that holds the hook, None at workflow level.
+    `step` is the step that holds the hook, None at workflow level; `question` what it asks.
     """
 
     at: Millis
@@ -164,6 +171,7 @@ class HookOpened:
     step: str | None = None
     expires_at: Millis | None = None
     due_at: Millis | None = None
+    question: str | None = None
     type: Literal["HookOpened"] = "HookOpened"
 
 
@@ -278,6 +286,48 @@ class AttributesSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InboxReceived:
+    """An entry of the inbox, which the run sees from here on."""
+
+    at: Millis
+    entry: str
+    key: str
+    payload: Payload
+    actor: str | None = None
+    type: Literal["InboxReceived"] = "InboxReceived"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSuspended:
+    """The workflow raised `Suspend`. It begins again from its top once there is input."""
+
+    at: Millis
+    reason: str
+    type: Literal["RunSuspended"] = "RunSuspended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRequested:
+    """Somebody had what waits for input look again, whether there is any or not."""
+
+    at: Millis
+    request_id: str
+    actor: str | None = None
+    type: Literal["LookRequested"] = "LookRequested"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardsReplaced:
+    """The steps of the run have other guards from here on; None: they have none."""
+
+    at: Millis
+    request_id: str
+    guards: Guards | None = None
+    actor: str | None = None
+    type: Literal["GuardsReplaced"] = "GuardsReplaced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
     """Somebody asked for the run to be cancelled; the workflow is told once."""
 
@@ -373,6 +423,10 @@ Event = (
     | TimerCancelled
     | PatchMarked
     | AttributesSet
+    | InboxReceived
+    | RunSuspended
+    | LookRequested
+    | GuardsReplaced
     | CancelRequested
     | RunCompleted
     | RunFailed

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from stepwell.core.records import Fork, Millis, Payload
+from stepwell.core.records import Fork, Guards, Millis, Payload
 
 
 class _Message(BaseModel):
@@ -35,6 +35,7 @@ class StartRun(_Message):
     tags: tuple[str, ...] = ()
     context: Payload | None = None
     forked_from: Fork | None = None
+    guards: Guards | None = None
 
 
 class HookDecided(_Message):
@@ -64,6 +65,27 @@ class StepReported(_Message):
     step: str
     order: int
     claim: str
+
+
+class InboxPut(_Message):
+    """An entry for the run's inbox. Sufficient by itself: the turn puts the row if nobody has."""
+
+    type: Literal["inbox"] = "inbox"
+    entry_id: str
+    key: str
+    payload: Payload
+    sent_at: Millis
+    actor: str | None = None
+
+
+class LookAgain(_Message):
+    """Have code that waits for input look again; with `replace`, under other guards from now on."""
+
+    type: Literal["look_again"] = "look_again"
+    request_id: str
+    replace: bool = False
+    guards: Guards | None = None
+    actor: str | None = None
 
 
 class CancelRun(_Message):
@@ -117,6 +139,8 @@ Message = (
     | HookDecided
     | TimerDue
     | StepReported
+    | InboxPut
+    | LookAgain
     | CancelRun
     | ResumeRun
     | RetryRun

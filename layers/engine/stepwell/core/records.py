@@ -57,9 +57,10 @@ class HookStatus(StrEnum):
 class Wait:
     """One thing a run waits for, as a reader sees it.
 
-    `kind` is hook, timer, step (a dispatched one), map, or retry: of a step, or of telling the
-    outside of a hook. Others will come: readers show one that they do not know as it is. Of a map,
-    `done` of `total` items have an outcome.
+    `kind` is hook, timer, step (a dispatched one), map, input (what code raised `Suspend` for), or
+    retry: of a step, or of telling the outside of a hook. Others will come: readers show one that
+    they do not know as it is. Of a map, `done` of `total` items have an outcome. `reason` is what
+    an input is waited for, or what a hook asks.
     """
 
     kind: str
@@ -69,14 +70,16 @@ class Wait:
     until: Millis | None = None
     done: int | None = None
     total: int | None = None
+    reason: str | None = None
 
     @property
     def due(self) -> Millis | None:
         """When this has to have woken its run, unless something got lost.
 
-        None for a hook: its row has its own deadline, or it waits for as long as it takes.
+        None for a hook: its row has its own deadline, or it waits for as long as it takes. None for
+        an input, which somebody has to bring.
         """
-        if self.kind == "hook":
+        if self.kind in ("hook", "input"):
             return None
         return self.since + UNHEARD if self.kind == "step" else self.until
 
@@ -123,6 +126,14 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guards:
+    """The guards of a run's steps by name, in their order: those asked before a step, and after."""
+
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
     """The run at a glance. `last_event` guards it: it is never written back to a lower number.
 
@@ -130,7 +141,8 @@ class RunHeader:
     and `random()`; with `created_at` it makes the first event a function of the header, so it needs
     no write of its own. `cancel_requested` is a flag that long steps see; the cancellation itself
     is a message. `attributes` is a JSON object of what the workflow has set, `context` the run's
-    context as it was started with. `retry` is a retry that the log does not know of yet.
+    context as it was started with. `retry` is a retry that the log does not know of yet. `guards`
+    are those that the run was started with; the log tells of others.
     """
 
     run_id: str
@@ -172,6 +184,8 @@ class RunHeader:
             note = replace(self.attention, before=note)
         return replace(self, attention=note)
 
+    guards: Guards | None = None
+
     @property
     def due(self) -> Millis | None:
         """When a suspended run has to have been woken at the latest, hooks apart.
@@ -192,7 +206,7 @@ class HookRow:
 
     `step` is the id of the step that holds it, None at workflow level. `expires_at` ends the hook
     by itself; `due_at` is a deadline that only informs (`on_timeout="wait"`). `schema` is JSON
-    schema as text. `key_id` names the key that signed its token.
+    schema as text. `key_id` names the key that signed its token. `question` is what `ask` asks.
     """
 
     run_id: str
@@ -209,6 +223,7 @@ class HookRow:
     payload: Payload | None = None
     decided_at: Millis | None = None
     actor: str | None = None
+    question: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +234,21 @@ class Decision:
     decision_id: str
     decided_at: Millis
     payload: Payload | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxRow:
+    """One entry of a run's inbox, put once and never changed.
+
+    The latest entry of a key, by time and then by id, is what the run sees under it.
+    """
+
+    run_id: str
+    entry_id: str
+    key: str
+    payload: Payload
+    sent_at: Millis
     actor: str | None = None
 
 

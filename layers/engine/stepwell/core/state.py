@@ -15,7 +15,7 @@ from stepwell.core import events as e
 from stepwell.core.attributes import NOTHING, read_attributes
 from stepwell.core.lifecycle import HOOK, MAP, RUN, STEP, TIMER, CorruptHistory, follow
 from stepwell.core.lives import Lives
-from stepwell.core.records import Millis, Payload, Wait
+from stepwell.core.records import Guards, Millis, Payload, Wait
 from stepwell.core.volume import volume
 from stepwell.errors import Failure
 
@@ -36,7 +36,8 @@ class StepState:
     """One step. `attempts` counts the attempts that are spent: failed, or begun and not heard of.
 
     `woken` says that a hook it waits for was decided since it suspended. `output` is where its
-    streamed output stood when it last suspended. `saves` maps the checkpoint that an entry saved
+    streamed output stood when it last suspended, `reason` for what it did so, if for an input.
+    `saves` maps the checkpoint that an entry saved
     last to the output position at which that entry suspended; `entries` counts suspensions. While
     a dispatched attempt is under way `order` is the number of its `StepStarted`, else 0; `input` is
     what it was dispatched with, `options` what that call changed of the step's declaration and
@@ -58,6 +59,7 @@ class StepState:
     input: Payload | None = None
     options: str | None = None
     context: Payload | None = None
+    reason: str | None = None
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class HookState:
     payload: Payload | None = None
     notify_attempts: int = 0
     notify_due: Millis | None = None
+    question: str | None = None
 
     @property
     def open(self) -> bool:
@@ -107,23 +110,32 @@ class RunState:
     """What a run's log says, so far. `volume` is how many bytes it takes.
 
     `patches` holds the ids of patches that were marked, `attributes` the JSON of each attribute.
-    `lives` is about runs that were retried or forked.
+    `lives` is about runs that were retried or forked. `inbox` holds the latest value of each key,
+    `entries` the ids of all entries; `requests` the ids of the requests to look again that were
+    recorded. `suspended` is the event with which the workflow suspended itself and that nothing has
+    followed that lets it begin again; `epoch` the number of the last event that did, 0 if none.
     """
 
     __slots__ = (
         "at",
         "attributes",
         "cancel",
+        "entries",
+        "epoch",
         "error",
+        "guards",
         "hooks",
+        "inbox",
         "last",
         "lives",
         "maps",
         "patches",
+        "requests",
         "result",
         "started",
         "status",
         "steps",
+        "suspended",
         "timers",
         "volume",
     )
@@ -142,6 +154,12 @@ class RunState:
         self.attributes: dict[str, str] = {}
         self.cancel: e.CancelRequested | None = None
         self.lives = Lives()
+        self.inbox: dict[str, Payload] = {}
+        self.entries: set[str] = set()
+        self.requests: set[str] = set()
+        self.guards: Guards | None = None
+        self.suspended: e.RunSuspended | None = None
+        self.epoch = 0
         self.result: Payload | None = None
         self.error: Failure | None = None
 
@@ -159,6 +177,7 @@ class RunState:
                 name=h.name,
                 since=h.since,
                 until=h.notify_due or h.expires_at or h.due_at,
+                reason=h.question,
             )
             for h in self.hooks.values()
             if h.open
@@ -190,6 +209,7 @@ class RunState:
             for m in self.maps.values()
             if m.status == "started"
         ]
+        found += self._inputs()
         return tuple(sorted(found, key=lambda wait: (wait.since, wait.id)))
 
     def outcomes(self, map: MapState) -> tuple[int, int]:
@@ -197,6 +217,20 @@ class RunState:
         prefix = f"{map.id}#"
         ends = [step.status for step in self.steps.values() if step.id.startswith(prefix)]
         return ends.count("completed"), ends.count("failed")
+
+    def _inputs(self) -> Iterator[Wait]:
+        for s in self.steps.values():
+            if s.reason is not None:
+                yield Wait(kind="input", id=s.id, name=s.name, since=s.since, reason=s.reason)
+        if self.suspended is not None:
+            at, reason = self.suspended.at, self.suspended.reason
+            name = "" if self.started is None else self.started.workflow
+            yield Wait(kind="input", id=name, name=name, since=at, reason=reason)
+
+    @property
+    def wants_input(self) -> bool:
+        """Whether code waits that raised `Suspend`."""
+        return self.suspended is not None or any(s.reason is not None for s in self.steps.values())
 
     def alarms(self) -> Iterator[Alarm]:
         """Every time at which something that the run waits for comes due."""
@@ -247,6 +281,7 @@ def fold(events: Iterable[e.Event]) -> RunState:
 def _run_started(state: RunState, event: e.RunStarted) -> None:
     state.status = follow(RUN, state.status, event.type, "the run")
     state.started = event
+    state.guards = event.guards
 
 
 def _run_completed(state: RunState, event: e.RunCompleted) -> None:
@@ -339,6 +374,7 @@ def _step(state: RunState, event: _StepEvent) -> StepState:
     else:
         step.status = follow(STEP, step.status, event.type, event.step)
     step.due = None
+    step.reason = None
     step.order = 0
     step.since = event.at
     return step
@@ -374,6 +410,7 @@ def _step_suspended(state: RunState, event: e.StepSuspended) -> None:
     step.entries = event.entry
     step.woken = woken
     step.output = event.output
+    step.reason = event.reason
     if event.save_id is not None:
         step.saves[event.save_id] = event.output
 
@@ -413,6 +450,7 @@ def _hook_opened(state: RunState, event: e.HookOpened) -> None:
     hook = _hook(state, event)
     hook.expires_at = event.expires_at
     hook.due_at = event.due_at
+    hook.question = event.question
 
 
 def _hook_notify_failed(state: RunState, event: e.HookNotifyFailed) -> None:
@@ -428,6 +466,39 @@ def _hook_received(state: RunState, event: e.HookReceived) -> None:
 
 def _hook_failed(state: RunState, event: e.HookFailed) -> None:
     _hook(state, event)
+
+
+def _inbox_received(state: RunState, event: e.InboxReceived) -> None:
+    state.entries.add(event.entry)
+    # Last in the order of keys too: what a mapping shows does not depend on what it held before.
+    state.inbox.pop(event.key, None)
+    state.inbox[event.key] = event.payload
+    _look_again(state)
+
+
+def _run_suspended(state: RunState, event: e.RunSuspended) -> None:
+    state.suspended = event
+
+
+def _look_requested(state: RunState, event: e.LookRequested) -> None:
+    state.requests.add(event.request_id)
+    _look_again(state)
+
+
+def _guards_replaced(state: RunState, event: e.GuardsReplaced) -> None:
+    state.requests.add(event.request_id)
+    state.guards = event.guards
+    _look_again(state)
+
+
+def _look_again(state: RunState) -> None:
+    """What waits for input is entered again; so is what suspends for it while it is away."""
+    for step in state.steps.values():
+        if step.reason is not None or step.order:
+            step.woken = True
+    if state.suspended is not None:
+        state.suspended = None
+        state.epoch = state.last + 1
 
 
 def _hook_ended(state: RunState, event: e.HookReceived | e.HookExpired | e.HookClosed) -> None:
@@ -462,6 +533,10 @@ _APPLY: dict[str, Callable[..., None]] = {
     "RunForked": _run_forked,
     "StepSuperseded": _step_superseded,
     "CancelRequested": _cancel_requested,
+    "InboxReceived": _inbox_received,
+    "RunSuspended": _run_suspended,
+    "LookRequested": _look_requested,
+    "GuardsReplaced": _guards_replaced,
     "StepStarted": _step_started,
     "StepCompleted": _step_ended,
     "StepFailed": _step_ended,

@@ -6,6 +6,7 @@ Exact for text without rare control characters; what a store adds for each commi
 from __future__ import annotations
 
 from stepwell.core import events as e
+from stepwell.core.records import Guards
 from stepwell.errors import Failure
 
 #: Braces of an object, and one of two commas: that of its last field is none, one follows itself.
@@ -17,7 +18,7 @@ _QUOTES = 2
 
 def volume(event: e.Event) -> int:
     """Bytes of the event's JSON as `core.events.dump_events` writes it."""
-    if isinstance(event, e.StepCompleted):
+    if isinstance(event, e.StepCompleted) and event.guard is None:
         # The one event of most steps: without looking at each field. Ids, names and digests are
         # taken for plain text.
         return (
@@ -30,7 +31,7 @@ def volume(event: e.Event) -> int:
     return _FRAME + _fields(event)
 
 
-def _fields(record: e.Event | Failure) -> int:
+def _fields(record: e.Event | Failure | Guards) -> int:
     size = 0
     for name in record.__slots__:
         value = getattr(record, name)
@@ -39,10 +40,10 @@ def _fields(record: e.Event | Failure) -> int:
         size += _NAME + len(name)
         if isinstance(value, str):
             size += _QUOTES + _written(value)
-        elif isinstance(value, Failure):
+        elif isinstance(value, Failure | Guards):
             size += _FRAME - 1 + _fields(value)
         elif isinstance(value, tuple):
-            size += 1 + sum(_QUOTES + 1 + _written(each) for each in value)
+            size += 1 + sum(_QUOTES + 1 + _written(each) for each in value) + (not value)
         else:
             size += len(str(value))
     return size

@@ -44,6 +44,7 @@ class PendingHook:
     expires_at: Millis | None
     due_at: Millis | None
     schema: str | None
+    question: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class Answering:
             expires_at=row.expires_at,
             due_at=row.due_at,
             schema=row.schema,
+            question=row.question,
         )
 
     def _token(self, row: HookRow) -> str:

@@ -299,6 +299,8 @@ class _Attempt:
     async def _run(self, command: RunStep, claimed: StepRow) -> tuple[e.Event, ...] | None:
         loop = asyncio.get_running_loop()
         context = self._context(loop.time())
+        if self._state.inbox:
+            context.texts.update(await self._values.texts(self._state.inbox.values()))
         ended: asyncio.Future[EntryOutcome] = loop.create_future()
 
         def take(_: StepEntry, outcome: EntryOutcome) -> None:

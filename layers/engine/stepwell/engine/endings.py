@@ -34,4 +34,11 @@ class Blocked:
     error: NonDeterminismError
 
 
-Outcome = Returned | Raised | Cancelled | Blocked
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """The workflow raised `Suspend`: it is to begin again once there is input."""
+
+    reason: str
+
+
+Outcome = Returned | Raised | Cancelled | Blocked | Parked

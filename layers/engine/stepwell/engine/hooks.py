@@ -37,6 +37,7 @@ async def put_row(
         expires_at=None if waits else deadline,
         due_at=deadline if waits else None,
         schema=definition.schema,
+        question=definition.question,
     )
     return await turn.puts.run(_place(turn, row))
 
@@ -76,6 +77,7 @@ def opened(turn: TurnContext, row: HookRow) -> e.HookOpened:
         step=row.step,
         expires_at=row.expires_at,
         due_at=row.due_at,
+        question=row.question,
     )
 
 

@@ -29,6 +29,7 @@ def outcome_event(
             attempt=entry.attempt,
             result=outcome.result,
             output=outcome.output,
+            guard=outcome.guard,
         )
     if isinstance(outcome, Waiting):
         return e.StepSuspended(
@@ -40,6 +41,7 @@ def outcome_event(
             entry=entry.entry,
             output=outcome.output,
             save_id=outcome.save_id,
+            reason=outcome.reason,
         )
     due = command.step.retry.decide(outcome.error, entry.attempt, fraction=fraction, now=at)
     return failed_event(

@@ -18,6 +18,7 @@ from stepwell.core.records import (
     Chunk,
     Decision,
     HookRow,
+    InboxRow,
     Millis,
     PublishedWorkflow,
     RunHeader,
@@ -51,6 +52,7 @@ class RunRows:
     commits: tuple[Commit, ...]
     hooks: tuple[HookRow, ...]
     steps: tuple[StepRow, ...]
+    inbox: tuple[InboxRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ class Store(Protocol):
     """The table. Reads are strongly consistent, but for those that may lag."""
 
     async def load(self, run_id: str) -> RunRows:
-        """Header, log in order, hooks and dispatched steps of one run; every page of it."""
+        """Header, log in order, hooks, dispatched steps and inbox of one run; every page of it."""
 
     async def get_header(self, run_id: str) -> RunHeader | None:
         """The header alone."""
@@ -116,6 +118,9 @@ class Store(Protocol):
 
         That is an equal row also when an own write lost its reply.
         """
+
+    async def put_inbox(self, row: InboxRow) -> InboxRow:
+        """Put if absent. Returns the entry that stands: this one, or the one already there."""
 
     async def get_checkpoint(self, run_id: str, step: str) -> Checkpoint | None:
         """The checkpoint of a step."""

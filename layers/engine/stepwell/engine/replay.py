@@ -31,11 +31,13 @@ from stepwell.core.failure import describe
 from stepwell.core.ids import is_keyed_step, keyed
 from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
-from stepwell.engine.endings import Blocked, Cancelled, Outcome, Raised, Returned
+from stepwell.engine.endings import Blocked, Cancelled, Outcome, Parked, Raised, Returned
 from stepwell.engine.fan_out import NO_INPUT, FanOut
 from stepwell.engine.frames import place_of_author, warn_of_swallower
+from stepwell.engine.inbound import Inbound
 from stepwell.engine.keyed import KeyedStep
 from stepwell.engine.loop import DeterministicLoop, Scope
+from stepwell.engine.past import Past
 from stepwell.engine.pending import Pending, kind_of
 from stepwell.engine.remarks import Remarks
 from stepwell.engine.threads import WorkflowThread
@@ -63,7 +65,7 @@ _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 UNSET: Any = object()
 
 
-class Replay(FanOut):
+class Replay(Inbound, FanOut):
     """One pass of a workflow over its history, and on from there.
 
     `state` is the fold of the whole log so far; it is looked at, never changed. `texts` holds the
@@ -97,6 +99,7 @@ class Replay(FanOut):
         self._asked: dict[str, str | None] = {}
         self._history: Sequence[e.Event] = ()
         self._over = False
+        self._past = Past()
         self._late = 0
         #: Primitives that were called, and where, for those that are never awaited.
         self._made: list[tuple[Coroutine[Any, Any, Any], str, CodeType, int]] = []
@@ -132,6 +135,9 @@ class Replay(FanOut):
         """
         self._history = history
         left = (len(history) if recorded is None else recorded) - 1  # code comes after the start
+        if self._state.epoch:
+            history = self._begin_again(history)
+            left -= self._state.epoch - 1
         self.replaying = left > 0
         with self.loop.running():
             self._drain()
@@ -142,6 +148,7 @@ class Replay(FanOut):
                 self.replaying = left > 0
                 self.feed(event)
         self.replaying = False
+        self._told_of_cancel()
         self._check_leftovers()
 
     def _is_behind(self) -> bool:
@@ -168,12 +175,23 @@ class Replay(FanOut):
         self._drain()
 
     def _drain(self) -> None:
+        self._run_until_idle()
+        while self._past.asked and self.outcome is None:
+            event = self._past.next()
+            self.loop.now = max(self.loop.now, event.at)
+            _DELIVERED[event.type](self, event, UNSET)
+            self._run_until_idle()
+
+    def _run_until_idle(self) -> None:
         try:
             self.loop.run_until_idle()
         except UsageError as error:
             self.outcome = self.outcome or Raised(error)
-        if self.outcome is None and self._main.done():
-            self.outcome = self._ended()
+        if self.outcome is None:
+            if self._reason is not None:
+                self.outcome = Parked(self._reason)
+            elif self._main.done():
+                self.outcome = self._ended()
 
     def _ended(self) -> Outcome:
         try:
@@ -207,7 +225,8 @@ class Replay(FanOut):
             state.timers,
             (h.id for h in state.hooks.values() if not h.step),
         )
-        return (identity for identity in recorded if identity not in self._asked)
+        known = self._past.known
+        return (each for each in recorded if each not in self._asked and each not in known)
 
     def unwind(self) -> None:
         """End the pass: let the code's frames go, without letting them do anything more."""
@@ -331,6 +350,8 @@ class Replay(FanOut):
     def _ask(self, command: Command) -> None:
         """Note that the code asks for a command. Raises `Suspended` when the pass is over."""
         self._asked[command.id] = command.digest if type(command) is RunStep else None
+        if self._past.outcomes:
+            self._past.ask(command.id)
         kind = self._kind(command.id)
         if kind is not None and kind != kind_of(command):
             self._refuse(f"{kind} {command.id!r}", command, f"{kind_of(command)} {command.id!r}")
@@ -559,5 +580,6 @@ _DELIVERED: dict[str, Callable[[Replay, Any, Any], None]] = {
     "HookFailed": Replay._hook_failed,
     "HookClosed": Replay._hook_closed,
     "TimerFired": Replay._timer_fired,
+    "InboxReceived": Replay._receive,
     "CancelRequested": Replay._cancel_requested,
 }

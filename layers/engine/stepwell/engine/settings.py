@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis
@@ -43,7 +44,7 @@ class Settings:
     `turn_time` after how long a turn starts no more steps and hands over to the next one;
     `notify_retry` how often `on_created` of a workflow's hook is tried; `settle_time` how much of
     the time before its process ends a turn keeps for making durable what it did; `limits` how large
-    a run may grow.
+    a run may grow; `journal_dir` the folder of the file that a local engine works on.
     """
 
     keyring: Keyring
@@ -54,6 +55,7 @@ class Settings:
     settle_time: Millis = 5_000
     notify_retry: RetryPolicy = field(default_factory=RetryPolicy)
     limits: Limits = field(default_factory=Limits)
+    journal_dir: Path | None = None
 
     def usable(self, time_left: Millis) -> Millis:
         """How much of the time before a process ends its work may take: at least half of it."""

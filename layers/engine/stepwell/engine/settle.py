@@ -150,6 +150,17 @@ async def suspend(turn: TurnContext, before: Alarm | None, note: Attention | Non
     await write_header(turn, note)
 
 
+async def park(turn: TurnContext, reason: str, before: Alarm | None) -> None:
+    """Leave the run waiting for input, which its workflow asks for by raising `Suspend`.
+
+    What other branches of it wait for stays as it is: the code begins again from its top, and then
+    it shows what of that is still wanted.
+    """
+    if turn.state.suspended is None:
+        turn.journal.record(e.RunSuspended(at=turn.journal.now(), reason=reason))
+    await suspend(turn, before)
+
+
 async def set_alarm(turn: TurnContext, before: Alarm | None, after: Alarm | None) -> None:
     """Start the timer that wakes the run next, and stop the one before if it is over for good.
 

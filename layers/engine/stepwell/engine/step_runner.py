@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from stepwell.authoring.checkpoints import checkpoint_type
@@ -24,6 +26,7 @@ from stepwell.core.commands import RunStep
 from stepwell.core.definitions import HookDefinition
 from stepwell.core.failure import describe, redact
 from stepwell.core.ids import counted, inside, keyed
+from stepwell.core.inbox import Inbox
 from stepwell.core.payload import codec
 from stepwell.core.records import Checkpoint, Payload
 from stepwell.engine import hooks
@@ -56,6 +59,7 @@ class Done:
     result: Payload
     value: Any
     output: int
+    guard: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +68,16 @@ class Failed:
 
     error: BaseException
     failure: Failure
-    reason: Literal["error", "timeout"]
+    reason: Literal["error", "timeout", "guard"]
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The body waits for a hook."""
+    """The body waits for a hook, or for what `reason` says."""
 
     output: int
     save_id: str | None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,7 @@ class StepEntry(StepContext):
     _loaded_id: str | None = None
     _took_over = False
     _suspended = False
+    _reason: str | None = None
     _timed_out = False
     _withdrawn = False
     _reported = False
@@ -259,7 +265,7 @@ class StepEntry(StepContext):
             raise Suspended
 
     def _waiting(self) -> Waiting:
-        return Waiting(self._output.position, self._save_id)
+        return Waiting(self._output.position, self._save_id, self._reason)
 
     def _timeout(self) -> Failed:
         error = TimeoutError(self._too_long())
@@ -387,14 +393,38 @@ class StepEntry(StepContext):
 
     def _suspend(self) -> NoReturn:
         self._suspended = True
+        self._bound()
+        raise Suspended
+
+    def suspend(self, reason: str) -> None:
+        """The body wants to wait for an input. Called from its thread."""
+        if self._over or self._reported:
+            return
+        self._reason = reason
+        self._suspended = True
+        with suppress(RuntimeError):  # the loop is closed: this thread was abandoned long ago
+            self._loop.call_soon_threadsafe(self._bound)
+
+    @property
+    def inbox(self) -> Mapping[str, Any]:
+        """The inbox as it was when the turn began."""
+        return Inbox(self._turn.state.inbox, self._turn.texts)
+
+    @property
+    def journal_dir(self) -> Path | None:
+        """The folder of the local file that the run is in."""
+        return self._turn.settings.journal_dir
+
+    def _bound(self) -> None:
+        """Let a body that swallows its suspension not run on for ever."""
+        if self._reported:
+            return
         if self._timer is not None:
             self._timer.cancel()
-        # A body that swallows the suspension is not let run on for ever.
         grace = self._turn.settings.step_grace / 1000
         self._timer = self._loop.call_later(
             grace, self._stop, lambda: self._finish(self._waiting())
         )
-        raise Suspended
 
     def _hook_id(self, name: str, key: str | None) -> str:
         if key is not None:

@@ -20,17 +20,18 @@ from stepwell.core import events as e
 from stepwell.core.decide import (
     decide,
     due_decisions,
+    entry_of,
     first_event,
     lost_cancel,
     reference_time,
 )
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.messages import Continue, Message, StartRun, StepAttempt, Wake
+from stepwell.core.messages import Continue, InboxPut, Message, StartRun, StepAttempt, Wake
 from stepwell.core.records import Attention, HookRow, Millis, RunHeader, RunStatus
 from stepwell.core.state import Alarm, RunState, fold
 from stepwell.engine import settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
-from stepwell.engine.endings import Blocked, Raised
+from stepwell.engine.endings import Blocked, Parked, Raised
 from stepwell.engine.growth import Extent, warn
 from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.perform import FRESH, Performer
@@ -225,6 +226,7 @@ class Engine:
             values=Values(ports.blobs, self.settings.sizes),
             rows={row.hook_id: row for row in rows.hooks},
             steps={row.step: row for row in rows.steps},
+            inbox={row.entry_id: row for row in rows.inbox},
             time=time,
             message_id=delivered.message_id,
             overtakes=delivered.receive_count > 1 or _is_stuck(header),
@@ -241,6 +243,8 @@ class Engine:
             row: HookRow | None = await self.ports.store.decide_hook(turn.run_id, hook_id, decision)
             if row is not None:
                 turn.rows[hook_id] = row
+        if isinstance(message, InboxPut) and message.entry_id not in turn.inbox:
+            turn.inbox[message.entry_id] = await self.ports.store.put_inbox(entry_of(message))
 
     @staticmethod
     def _record_decided(turn: TurnContext, message: Message) -> list[e.Event]:
@@ -248,7 +252,14 @@ class Engine:
         if turn.state.started is None:
             events.append(first_event(turn.header))
             turn.journal.record(events[0])
-        decided = decide(turn.state, turn.rows.values(), message, turn.time, turn.steps.values())
+        decided = decide(
+            turn.state,
+            turn.rows.values(),
+            message,
+            turn.time,
+            turn.steps.values(),
+            inbox=turn.inbox.values(),
+        )
         for event in decided:
             turn.journal.record(event)
         lost = lost_cancel(turn.state, turn.header, turn.journal.now())
@@ -265,6 +276,8 @@ class Engine:
         before: Alarm | None,
     ) -> TurnEnd:
         texts = await turn.values.texts(payloads_of(turn.header, history, turn.rows.values()))
+        if turn.state.inbox:
+            turn.texts.update(texts)
         try:
             replay = Replay(
                 turn.run_id, workflow, turn.state, texts, grace=self.settings.step_grace / 1000
@@ -338,6 +351,9 @@ class Engine:
         held: bool,
     ) -> TurnEnd:
         outcome = replay.outcome
+        if isinstance(outcome, Parked):
+            await settle.park(turn, outcome.reason, before)
+            return TurnEnd.WAITING
         if isinstance(outcome, Blocked):
             _LOG.warning("run %s is blocked: %s", turn.run_id, outcome.error)
             await settle.block(turn, str(outcome.error), before)
@@ -390,4 +406,5 @@ def header_of(message: StartRun) -> RunHeader:
         tags=message.tags,
         context=message.context,
         forked_from=message.forked_from,
+        guards=message.guards,
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from stepwell.core.records import HookRow, Millis, RunHeader, StepRow
+from stepwell.core.records import HookRow, InboxRow, Millis, Payload, RunHeader, StepRow
 from stepwell.core.state import RunState
 from stepwell.engine.journal import Journal
 from stepwell.engine.ports import Ports
@@ -28,7 +28,8 @@ class TurnContext:
     when an attempt is cut off because its process will end; None where it does not. `idle` counts
     the turns in a row before this one that handed over and had recorded nothing. `confirm` is
     called with each row of a hook that was put, before anybody is told of it; it raises when nobody
-    waits for that hook any more. None in a turn: there the log's own fence tells.
+    waits for that hook any more. None in a turn: there the log's own fence tells. `inbox` holds the
+    entries of the inbox by id; `texts` the JSON of values in it that are kept as blobs.
     """
 
     header: RunHeader
@@ -49,6 +50,8 @@ class TurnContext:
     ends_at: float | None = None
     idle: int = 0
     confirm: Callable[[HookRow], Awaitable[None]] | None = None
+    inbox: dict[str, InboxRow] = field(default_factory=dict)
+    texts: dict[Payload, str] = field(default_factory=dict)
 
     @property
     def run_id(self) -> str:

@@ -58,7 +58,7 @@ class Values:
 def payloads_of(
     header: RunHeader | None, events: Iterable[Event], rows: Iterable[HookRow]
 ) -> list[Payload]:
-    """Every value that a replay of these rows may need."""
+    """Every value that a replay of these rows may need, with those of the inbox."""
     found: list[Payload] = [] if header is None else [header.input]
     for event in events:
         value = getattr(event, "result", None) or getattr(event, "payload", None)

@@ -90,6 +90,7 @@ class RunItem(TableItem):
     context = UnicodeAttribute(null=True)
     retry: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
     forked_from: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
+    guards: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
 
 
 class CommitItem(TableItem):
@@ -115,6 +116,17 @@ class HookItem(TableItem):
     decision_id = UnicodeAttribute(null=True)
     payload = UnicodeAttribute(null=True)
     decided_at = NumberAttribute(null=True)
+    actor = UnicodeAttribute(null=True)
+    question = UnicodeAttribute(null=True)
+
+
+class InboxItem(TableItem):
+    """An entry of a run's inbox."""
+
+    entry_id = UnicodeAttribute()
+    key = UnicodeAttribute()
+    payload = UnicodeAttribute()
+    sent_at = NumberAttribute()
     actor = UnicodeAttribute(null=True)
 
 

@@ -7,13 +7,14 @@
 | `R#<run>` | `D#<step>` | dispatched step |
 | `R#<run>` | `E#<12-digit n>` | commit whose first event is n |
 | `R#<run>` | `H#<hook>` | hook |
+| `R#<run>` | `I#<entry>` | entry of the inbox |
 | `R#<run>` | `K#<step>` | checkpoint |
 | `R#<run>` | `O#<step>#<12-digit n>` | output row n |
 | `W` | `<workflow>` | name of a workflow that has had a run or was published |
 | `W#<workflow>` | `V#<digest>` | published definition |
 | `W#<workflow>` | `current` | the current one of them |
 
-A run is loaded as the range from `A` to the last `H#`; the others sort after it.
+A run is loaded as the range from `A` to the last `I#`; the others sort after it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ SORT_KEY_LIMIT = 1024
 #: ones hold would be listed no more.
 SHARDS = 4
 HEADER = "A"
-#: The last sort key of a load: `$` follows `#`, so every `H#…` is below it.
-LOAD_END = "H$"
+#: The last sort key of a load: `$` follows `#`, so every `I#…` is below it.
+LOAD_END = "I$"
 WORKFLOWS = "W"
 CURRENT = "current"
 DEAD_LETTERS = "L#dead-letters"
@@ -75,6 +76,11 @@ def commit_first(key: str) -> int:
 def hook_key(hook_id: str) -> str:
     """The sort key of a hook."""
     return f"H#{encode(hook_id, SORT_KEY_LIMIT - 2)}"
+
+
+def inbox_key(entry_id: str) -> str:
+    """The sort key of an entry of the inbox."""
+    return f"I#{encode(entry_id, SORT_KEY_LIMIT - 2)}"
 
 
 def checkpoint_key(step: str) -> str:

@@ -20,6 +20,8 @@ from stepwell.core.messages import (
     CancelRun,
     Continue,
     HookDecided,
+    InboxPut,
+    LookAgain,
     Message,
     ResumeRun,
     RetryRun,
@@ -61,7 +63,8 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
 
     A start has a fresh seed, a decision is made from what is answered, a timer is one arm of one
     wait and its time, a report is of one claim on an attempt, what somebody asks of a run has a
-    fresh id, and the two wake-ups carry a cause and nothing else.
+    fresh id, and the two wake-ups carry a cause and nothing else. Two puts of one entry may differ
+    in what they put, and then the row decides which of them counts.
     """
     match message:
         case StartRun():
@@ -72,7 +75,9 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
             return (message.wait_id, message.arm, message.due)
         case StepReported():
             return (message.step, message.order, message.claim)
-        case CancelRun() | ResumeRun() | RetryRun():
+        case InboxPut():
+            return (message.entry_id, message.key, message.payload)
+        case CancelRun() | LookAgain() | ResumeRun() | RetryRun():
             return (message.request_id,)
         case Continue() | Wake():
             return (message.cause,)

@@ -11,6 +11,7 @@ from stepwell.adapters.aws.items import (
     ChunkItem,
     CommitItem,
     HookItem,
+    InboxItem,
     RawItem,
     RunItem,
     StepItem,
@@ -26,6 +27,7 @@ from stepwell.adapters.aws.keys import (
     commit_first,
     commit_key,
     hook_key,
+    inbox_key,
     run_key,
     shard_key,
     shard_of,
@@ -38,6 +40,7 @@ from stepwell.core.records import (
     Chunk,
     HookRow,
     HookStatus,
+    InboxRow,
     Millis,
     RunHeader,
     RunStatus,
@@ -126,6 +129,7 @@ def hook_item(row: HookRow) -> RawItem:
             payload=row.payload,
             decided_at=row.decided_at,
             actor=row.actor,
+            question=row.question,
         )
     )
 
@@ -139,6 +143,26 @@ def read_hook(item: RawItem) -> HookRow:
         status=HookStatus(values.pop("status")),
         **values,
     )
+
+
+def inbox_item(row: InboxRow) -> RawItem:
+    """An entry of an inbox as an item."""
+    return raw(
+        InboxItem(
+            run_key(row.run_id),
+            inbox_key(row.entry_id),
+            entry_id=row.entry_id,
+            key=row.key,
+            payload=row.payload,
+            sent_at=row.sent_at,
+            actor=row.actor,
+        )
+    )
+
+
+def read_inbox(run_id: str, item: RawItem) -> InboxRow:
+    """The entry of an inbox that an item holds."""
+    return InboxRow(run_id=run_id, **fields(InboxItem.from_raw_data(item)))
 
 
 def step_item(row: StepRow) -> RawItem:

@@ -19,6 +19,7 @@ from stepwell.adapters.aws.clients import Clients, error_code
 from stepwell.adapters.aws.items import (
     CheckpointItem,
     HookItem,
+    InboxItem,
     RawItem,
     RunItem,
     StepItem,
@@ -42,11 +43,13 @@ from stepwell.adapters.aws.rows import (
     commit_item,
     header_item,
     hook_item,
+    inbox_item,
     read_checkpoint,
     read_chunk,
     read_commit,
     read_header,
     read_hook,
+    read_inbox,
     read_step,
     step_item,
     workflow_item,
@@ -60,6 +63,7 @@ from stepwell.core.records import (
     Decision,
     HookRow,
     HookStatus,
+    InboxRow,
     Millis,
     PublishedWorkflow,
     RunHeader,
@@ -84,7 +88,7 @@ class DynamoStore:
         self._known_workflows: set[str] = set()
 
     async def load(self, run_id: str) -> RunRows:
-        """Header, log in order, hooks and steps of one run: one query, every page of it.
+        """Header, log in order, hooks, steps and inbox of a run: one query, every page of it.
 
         Every item is as it stands when it is read, but a query is no snapshot: of what another
         turn writes meanwhile, any part may be in it. A log with a hole is therefore read again.
@@ -155,6 +159,10 @@ class DynamoStore:
         That is an equal row also when an own write lost its reply.
         """
         return await self._clients.call(self._put_step, row)
+
+    async def put_inbox(self, row: InboxRow) -> InboxRow:
+        """Put if absent. Returns the entry that stands: this one, or the one already there."""
+        return await self._clients.call(self._put_inbox, row)
 
     async def get_checkpoint(self, run_id: str, step: str) -> Checkpoint | None:
         """The checkpoint of a step."""
@@ -265,6 +273,7 @@ class DynamoStore:
         commits: list[Commit] = []
         hooks: list[HookRow] = []
         steps: list[StepRow] = []
+        inbox: list[InboxRow] = []
         for item in self._table.query(run_key(run_id), RunItem.sk.between(HEADER, LOAD_END)):
             kind = item["sk"]["S"][:2]
             if kind == HEADER:
@@ -275,8 +284,14 @@ class DynamoStore:
                 hooks.append(read_hook(item))
             elif kind == "D#":
                 steps.append(read_step(run_id, item))
+            elif kind == "I#":
+                inbox.append(read_inbox(run_id, item))
         return RunRows(
-            header=header, commits=tuple(commits), hooks=tuple(hooks), steps=tuple(steps)
+            header=header,
+            commits=tuple(commits),
+            hooks=tuple(hooks),
+            steps=tuple(steps),
+            inbox=tuple(inbox),
         )
 
     def _header(self, run_id: str) -> RunHeader | None:
@@ -405,6 +420,16 @@ class DynamoStore:
         if found is None:
             raise _deleted(row.run_id)
         return found
+
+    def _put_inbox(self, row: InboxRow) -> InboxRow:
+        item = inbox_item(row)
+        _check_size(f"entry {row.entry_id!r} of the inbox of run {row.run_id!r}", item)
+        if self._table.put(item, InboxItem.pk.does_not_exist()):
+            return row
+        found = self._table.get(item["pk"]["S"], item["sk"]["S"])
+        if found is None:
+            raise _deleted(row.run_id)
+        return read_inbox(row.run_id, found)
 
     def _put_chunk(self, chunk: Chunk) -> bool:
         item = chunk_item(chunk)

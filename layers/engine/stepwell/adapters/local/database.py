@@ -34,7 +34,7 @@ SqlValue = str | int | bytes | None
 Row = tuple[Any, ...]
 
 #: The version of the tables below; a file says in `user_version` which one it has.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 _MAKING = threading.Lock()
 _OLDEST_SQLITE = (3, 35, 0)  # RETURNING
@@ -252,11 +252,23 @@ UPDATE step_dead_letters SET taken_at = died_at;
 CREATE INDEX step_dead_letters_not_taken ON step_dead_letters (place) WHERE taken_at IS NULL;
 """
 
+_VERSION_5 = """
+CREATE TABLE inbox (
+    run_id TEXT NOT NULL,
+    entry_id TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (run_id, entry_id)
+) WITHOUT ROWID;
+ALTER TABLE hooks ADD COLUMN question TEXT;
+"""
+
 # What each version that a file can have needs to become the present one; 0 is a new file.
 _UPGRADES = {
-    0: _VERSION_2 + _VERSION_3 + _VERSION_4,
-    2: _VERSION_3 + _VERSION_4,
-    3: _VERSION_4,
+    0: _VERSION_2 + _VERSION_3 + _VERSION_4 + _VERSION_5,
+    2: _VERSION_3 + _VERSION_4 + _VERSION_5,
+    3: _VERSION_4 + _VERSION_5,
+    4: _VERSION_5,
 }
 
 

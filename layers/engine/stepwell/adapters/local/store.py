@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from stepwell.adapters.local import definitions, lists
+from stepwell.adapters.local import definitions, inbox, lists
 from stepwell.adapters.local.database import Database, Row, SqlValue
 from stepwell.adapters.local.rows import (
     HOOK_COLUMNS,
@@ -28,6 +28,7 @@ from stepwell.core.records import (
     Chunk,
     Decision,
     HookRow,
+    InboxRow,
     Millis,
     PublishedWorkflow,
     RunHeader,
@@ -139,12 +140,13 @@ class SqliteStore:
         self.on_commit: Callable[[str, Commit], None] | None = None
 
     async def load(self, run_id: str) -> RunRows:
-        """Header, log in order, hooks and steps of one run by id; every page, as of one moment."""
+        """Header, log in order, hooks, steps and inbox of a run; every page, as of one moment."""
         with self._database.reading():
             header = self._header(run_id)
             commits = self._pages(_COMMITS, run_id)
             hooks = self._pages(_HOOKS, run_id)
             steps = self._pages(_STEPS, run_id)
+            entries = self._pages(inbox.ENTRIES, run_id)
         return RunRows(
             header=header,
             commits=tuple(
@@ -153,6 +155,7 @@ class SqliteStore:
             ),
             hooks=tuple(read_hook(row[2:]) for row in hooks),
             steps=tuple(_STEP.validate_json(body) for *_, body in steps),
+            inbox=tuple(inbox.read(body) for *_, body in entries),
         )
 
     async def get_header(self, run_id: str) -> RunHeader | None:
@@ -280,6 +283,12 @@ class SqliteStore:
         else:
             put = self._database.change(_REPLACE_STEP, *values, row.revision - 1)
         return row if put else _standing(await self.get_step(row.run_id, row.step), row.run_id)
+
+    async def put_inbox(self, row: InboxRow) -> InboxRow:
+        """Put if absent. Returns the entry that stands: this one, or the one already there."""
+        body = inbox.body_of(row)
+        self._check_size(f"entry {row.entry_id!r} of the inbox of run {row.run_id!r}", len(body))
+        return _standing(inbox.put(self._database, row, body), row.run_id)
 
     async def get_checkpoint(self, run_id: str, step: str) -> Checkpoint | None:
         """The checkpoint of a step."""

@@ -12,6 +12,7 @@ from stepwell.testing.laws.checking import (
     check_history,
     check_run,
 )
+from stepwell.testing.laws.inbox import check_entries, check_inbox, check_taken
 from stepwell.testing.laws.lists import check_lists
 from stepwell.testing.laws.log import (
     check_cancels,
@@ -54,12 +55,14 @@ __all__ = [
     "check_commits",
     "check_deployment",
     "check_dispatches",
+    "check_entries",
     "check_facts",
     "check_folds",
     "check_header",
     "check_history",
     "check_hook_rows",
     "check_hooks",
+    "check_inbox",
     "check_listed_hooks",
     "check_lists",
     "check_maps",
@@ -76,6 +79,7 @@ __all__ = [
     "check_run",
     "check_step_rows",
     "check_steps",
+    "check_taken",
     "check_timer",
     "check_timers",
     "check_times",

@@ -11,6 +11,7 @@ from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event, dump_events
 from stepwell.core.records import RunHeader, is_reference
 from stepwell.testing.facts import VALUES, Lists, RunFacts
+from stepwell.testing.laws.inbox import check_entries, check_inbox
 from stepwell.testing.laws.lists import check_lists
 from stepwell.testing.laws.log import (
     check_cancels,
@@ -71,6 +72,7 @@ def _check_log(events: Sequence[Event]) -> None:
     check_maps(events)
     check_hooks(events)
     check_timers(events)
+    check_inbox(events)
     check_folds(events)
 
 
@@ -93,6 +95,7 @@ def check_facts(facts: RunFacts, workflow: WorkflowDefinition | None = None) -> 
             noted = header is None or header.attention is not None
             _check_once(facts, None if noted else workflow)
         check_rows(facts)
+        check_entries(facts)
         check_rest(facts)
 
 

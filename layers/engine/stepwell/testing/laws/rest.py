@@ -15,6 +15,7 @@ from stepwell.core.records import HookRow, HookStatus, Millis, RunHeader, RunSta
 from stepwell.core.state import RunState, fold
 from stepwell.engine.settle import SHOWN_WAITS
 from stepwell.testing.facts import RunFacts
+from stepwell.testing.laws.inbox import check_taken
 from stepwell.testing.laws.rows import read_output
 
 _STATUS = {
@@ -44,6 +45,7 @@ def check_rest(facts: RunFacts) -> None:
     state = fold(events)
     if header.attention is None or header.attention.kind == "BLOCKED":
         check_recorded(state, facts.rows.hooks)
+        check_taken(state, facts.rows.inbox)
     if header.attention is None:
         check_open_hooks(state, facts.rows.hooks)
     if waits:
@@ -126,7 +128,8 @@ def check_waits(state: RunState, facts: RunFacts) -> None:
     for step in state.steps.values():
         if step.status == "suspended":
             assert not step.woken, f"step {step.id!r}: its hook is decided, and it was not entered"
-            assert step.id in held, f"step {step.id!r} is suspended, and no hook of it is open"
+            ended = step.id in held or step.reason is not None
+            assert ended, f"step {step.id!r} is suspended, and no hook of it is open"
             count = read_output(step.id, facts.output.get(step.id, ()))
             assert count >= step.output, f"step {step.id!r}: {step.output} chunks, found {count}"
         elif step.status == "started":

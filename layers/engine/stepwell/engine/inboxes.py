@@ -1,0 +1,152 @@
+"""Inboxes from outside: an entry is sent to its run, then put as a row; rows never change.
+
+A caller who dies in between has sent a message that is sufficient: the turn puts the row. Two puts
+under one entry id are one entry, and the row says which of them it is.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.authoring.checkpoints import checkpoint_type
+from stepwell.core.decide import entry_of
+from stepwell.core.ids import check_key, check_note
+from stepwell.core.messages import InboxPut, LookAgain
+from stepwell.core.payload import codec
+from stepwell.core.records import Guards, InboxRow, Millis, RunHeader
+from stepwell.core.state import fold
+from stepwell.engine.ports import Ports, RunRows
+from stepwell.engine.values import Values
+from stepwell.errors import EntryConflict, RunEnded, RunNotFound
+
+
+@dataclass(frozen=True, slots=True)
+class InboxEntry:
+    """An entry of a run's inbox. `event` is the number of the event that recorded it, None so far.
+
+    The latest entry of a key that was recorded is what the run sees under it.
+    """
+
+    run_id: str
+    entry_id: str
+    key: str
+    value: Any
+    sent_at: Millis
+    actor: str | None = None
+    event: int | None = None
+
+
+class Inboxes:
+    """The inboxes of one deployment, as those see them who send. See `Client`."""
+
+    def __init__(self, ports: Ports, values: Values) -> None:
+        self._ports = ports
+        self._values = values
+
+    async def put(
+        self, run_id: str, key: str, value: Any, entry_id: str | None, actor: str | None
+    ) -> InboxEntry:
+        """Append an entry, with the errors of `Client.put_inbox`."""
+        check_key("inbox", key)
+        check_note("actor", actor)
+        if entry_id is not None:
+            check_key("entry", entry_id)
+        owner = f"inbox value {key!r}"
+        text = codec(checkpoint_type(value, None), owner).encode(value)
+        message = InboxPut(
+            run_id=run_id,
+            entry_id=self._ports.ids.new_id() if entry_id is None else entry_id,
+            key=key,
+            payload=await self._values.put(text, owner),
+            sent_at=self._ports.clock.now(),
+            actor=actor,
+        )
+        header = await self._header(run_id)
+        if header.status.terminal:
+            standing = _standing(await self._ports.store.load(run_id), message.entry_id)
+            if standing is None:
+                raise RunEnded(run_id, header.status, "it takes no more input")
+        else:
+            await self._ports.queue.send(message)
+            standing = await self._ports.store.put_inbox(entry_of(message))
+        if (standing.key, standing.payload) != (key, message.payload):
+            raise EntryConflict(run_id, standing.entry_id)
+        return _shown(standing, text, None)
+
+    async def entries(self, run_id: str) -> tuple[InboxEntry, ...]:
+        """All entries of a run, oldest first. Raises `RunNotFound`."""
+        rows = await self._ports.store.load(run_id)
+        if rows.header is None:
+            raise RunNotFound(run_id)
+        events = [event for commit in rows.commits for event in commit.events]
+        numbers = {
+            event.entry: number
+            for number, event in enumerate(events, 1)
+            if event.type == "InboxReceived"
+        }
+        return tuple(
+            [
+                _shown(row, await self._values.get(row.payload), numbers.get(row.entry_id))
+                for row in sorted(rows.inbox, key=lambda row: (row.sent_at, row.entry_id))
+            ]
+        )
+
+    async def resume(
+        self, run_id: str, actor: str | None, *, replace: bool = False, guards: Guards | None = None
+    ) -> None:
+        """Have a run look again, with the errors of `Client.resume`."""
+        check_note("actor", actor)
+        header = await self._header(run_id)
+        if header.status.terminal:
+            raise RunEnded(run_id, header.status, "there is nothing to go on with")
+        await self._ports.queue.send(
+            LookAgain(
+                run_id=run_id,
+                request_id=self._ports.ids.new_id(),
+                replace=replace,
+                guards=guards,
+                actor=actor,
+            )
+        )
+
+    async def _header(self, run_id: str) -> RunHeader:
+        header = await self._ports.store.get_header(run_id)
+        if header is None:
+            raise RunNotFound(run_id)
+        return header
+
+
+async def hand_on(ports: Ports, rows: RunRows, run_id: str) -> None:
+    """Send what the inbox of a run holds on to the run that goes on in its place.
+
+    The latest value of each key that the run has seen, and all entries that it has not. Harmless
+    when repeated: the entries keep their ids.
+    """
+    state = fold(event for commit in rows.commits for event in commit.events)
+    by_time = sorted(rows.inbox, key=lambda row: (row.sent_at, row.entry_id))
+    latest = {row.key: row.entry_id for row in by_time if row.entry_id in state.entries}
+    for row in by_time:
+        if row.entry_id in state.entries and latest[row.key] != row.entry_id:
+            continue
+        message = InboxPut(
+            run_id=run_id,
+            entry_id=row.entry_id,
+            key=row.key,
+            payload=row.payload,
+            sent_at=row.sent_at,
+            actor=row.actor,
+        )
+        await ports.queue.send(message)
+        await ports.store.put_inbox(entry_of(message))
+
+
+def _standing(rows: RunRows, entry_id: str) -> InboxRow | None:
+    return next((row for row in rows.inbox if row.entry_id == entry_id), None)
+
+
+def _shown(row: InboxRow, text: str, event: int | None) -> InboxEntry:
+    return InboxEntry(
+        row.run_id, row.entry_id, row.key, json.loads(text), row.sent_at, row.actor, event
+    )
