@@ -6,6 +6,7 @@ from stepwell.authoring.checkpoints import (
     load_step_checkpoint,
     save_step_checkpoint,
 )
+from stepwell.authoring.conditions import wait_for_condition
 from stepwell.authoring.current import current
 from stepwell.authoring.decorators import Result, step, workflow
 from stepwell.authoring.fan_out import Ticket
@@ -15,10 +16,12 @@ from stepwell.authoring.suspension import Suspend
 from stepwell.authoring.timers import now, random, sleep, uuid4
 from stepwell.authoring.versions import patched
 from stepwell.client import Client, resume_hook
+from stepwell.core.backoff import Backoff
 from stepwell.core.fan_out import ItemOutcome, MapResult
 from stepwell.core.retry import RetryPolicy
 from stepwell.errors import (
     AmbiguousHook,
+    ConditionNotMet,
     DefinitionError,
     EntryConflict,
     Failure,
@@ -59,7 +62,9 @@ from stepwell.errors import (
 __all__ = [
     "STEP_HOOK_TIMEOUT",
     "AmbiguousHook",
+    "Backoff",
     "Client",
+    "ConditionNotMet",
     "DefinitionError",
     "EntryConflict",
     "Failure",
@@ -117,5 +122,6 @@ __all__ = [
     "step",
     "step_hook",
     "uuid4",
+    "wait_for_condition",
     "workflow",
 ]

@@ -15,6 +15,7 @@
     │   ├── StepTimeout
     │   └── StepInterrupted
     ├── MapFailed                  more items of a map failed than may
+    ├── ConditionNotMet            a condition that was waited for did not come about
     ├── HookError                  a hook ended without an answer
     │   ├── HookTimeout
     │   ├── HookFailed
@@ -46,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 #: What a duration may be given as: seconds, a timedelta, or text such as "1h30m" or "500ms".
 DurationLike = int | float | timedelta | str
@@ -226,6 +228,24 @@ class MapFailed(StepwellError):
         self.map = map
         self.name = name
         self.result = result
+
+
+class ConditionNotMet(StepwellError):
+    """A condition did not come about within its time, or within its number of looks.
+
+    `name` is that of the check, `reason` which limit it was, `attempts` how often was looked,
+    `state` what the last look left.
+    """
+
+    def __init__(
+        self, name: str, reason: Literal["timeout", "attempts"], attempts: int, state: object
+    ) -> None:
+        limit = "in time" if reason == "timeout" else "within its attempts"
+        super().__init__(f"condition {name!r} was not met {limit}: {attempts} looks")
+        self.name = name
+        self.reason = reason
+        self.attempts = attempts
+        self.state = state
 
 
 class HookError(StepwellError):

@@ -94,8 +94,13 @@ class RunContext(ABC):
         """Ask for a step at once, and go on. On the run's loop only."""
 
     @abstractmethod
-    def sleep(self, due: Millis) -> Coroutine[Any, Any, None]:
-        """Wait until a time; at once if it has passed."""
+    def sleep(
+        self, due: Millis, name: str = "sleep", key: str | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Wait until a time; at once if it has passed.
+
+        With a `key` its identity is the key's; `KeyConflict` when that was used before.
+        """
 
     @abstractmethod
     def hook(self, definition: HookDefinition, key: str | None) -> Coroutine[Any, Any, Any]:
@@ -129,6 +134,10 @@ class RunContext(ABC):
     @abstractmethod
     def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
         """A primitive was called and is to be awaited."""
+
+    @abstractmethod
+    def compose(self, work: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
+        """Work made of primitives, to be awaited as one of them is. Called by an author's word."""
 
     @abstractmethod
     def wait(self, primitive: Coroutine[Any, Any, Any]) -> Any:

@@ -17,10 +17,9 @@ import hashlib
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from itertools import chain
-from types import CodeType
 from typing import Any, NoReturn
 
-from stepwell.authoring.context import RUN, STEP, never_awaited
+from stepwell.authoring.context import RUN, STEP
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.core import events as e
 from stepwell.core.attributes import Scalar
@@ -28,7 +27,7 @@ from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
 from stepwell.core.definitions import HookDefinition, StepDefinition, WorkflowDefinition
 from stepwell.core.divergence import Line, compared, moved, recorded_lines, shifted
 from stepwell.core.failure import describe
-from stepwell.core.ids import is_keyed_step, keyed
+from stepwell.core.ids import is_keyed_step, keyed, keyed_step
 from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
 from stepwell.engine.endings import Blocked, Cancelled, Outcome, Parked, Raised, Returned
@@ -39,12 +38,14 @@ from stepwell.engine.keyed import KeyedStep
 from stepwell.engine.loop import DeterministicLoop, Scope
 from stepwell.engine.past import Past
 from stepwell.engine.pending import Pending, kind_of
+from stepwell.engine.primitives import Primitives
 from stepwell.engine.remarks import Remarks
 from stepwell.engine.threads import WorkflowThread
 from stepwell.errors import (
     HookError,
     HookFailed,
     HookTimeout,
+    KeyConflict,
     NonDeterminismError,
     PayloadError,
     StepFailed,
@@ -57,8 +58,6 @@ from stepwell.errors import (
 _FAILED = {"error": StepFailed, "timeout": StepTimeout, "interrupted": StepInterrupted}
 #: How often code may ask for something after its pass is over before it is stopped for good.
 _LATE_LIMIT = 1_000
-#: Above this many primitives, those that were awaited are dropped from the list.
-_MANY_MADE = 1_000
 _STEP_ENDS = (e.StepCompleted, e.StepFailed)
 _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 #: Stands for "decode it from the record" where a value may be passed along with an event.
@@ -101,9 +100,7 @@ class Replay(Inbound, FanOut):
         self._over = False
         self._past = Past()
         self._late = 0
-        #: Primitives that were called, and where, for those that are never awaited.
-        self._made: list[tuple[Coroutine[Any, Any, Any], str, CodeType, int]] = []
-        self._many_made = _MANY_MADE
+        self._primitives = Primitives()
         self._keyed: dict[str, KeyedStep] = {}
         #: Outcomes of steps with a key that the code has not asked for yet.
         self._early: dict[str, e.Event] = {}
@@ -196,7 +193,7 @@ class Replay(Inbound, FanOut):
     def _ended(self) -> Outcome:
         try:
             result = self._main.result()
-            forgotten = self._forgotten()
+            forgotten = self._primitives.forgotten()
             return Returned(result) if forgotten is None else Raised(forgotten)
         except asyncio.CancelledError as error:
             # Only a cancellation that somebody asked for ends a run as cancelled.
@@ -234,10 +231,7 @@ class Replay(Inbound, FanOut):
         self.replaying = True  # what runs now is cleanup that the next pass comes to again
         self.pending.clear()
         swallowed = self.loop.unwind(self._context)
-        for primitive, *_ in self._made:
-            if never_awaited(primitive):
-                primitive.close()  # the code would have come to await it, or has been told
-        self._made.clear()
+        self._primitives.close()
         if self._main.done() and not self._main.cancelled():
             self._main.exception()  # taken, so that asyncio does not report it as lost
         if self.outcome is None and swallowed:
@@ -402,25 +396,12 @@ class Replay(Inbound, FanOut):
             self.withdrawn.append(command)
 
     def _make(self, primitive: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
-        if len(self._made) >= self._many_made:
-            self._made = [each for each in self._made if never_awaited(each[0])]
-            self._many_made = max(2 * len(self._made), _MANY_MADE)
         caller = sys._getframe(3)  # past this, the context's method and the author's word for it
-        self._made.append((primitive, name, caller.f_code, caller.f_lineno))
+        self._primitives.add(primitive, name, caller.f_code, caller.f_lineno)
         return primitive
 
     def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
         """A primitive was called and is to be awaited: `_make` has noted it already."""
-
-    def _forgotten(self) -> UsageError | None:
-        """What to tell about a primitive that was called and never awaited; it did nothing."""
-        for primitive, name, code, line in self._made:
-            if never_awaited(primitive):
-                return UsageError(
-                    f"{name!r} was called in {code.co_qualname} ({code.co_filename}:{line}) and "
-                    f"never awaited, so it did nothing: write await {name}(...)"
-                )
-        return None
 
     def step(
         self,
@@ -484,18 +465,26 @@ class Replay(Inbound, FanOut):
         if early is not None:
             _DELIVERED[early.type](self, early, UNSET)
 
-    def sleep(self, due: Millis) -> Coroutine[Any, Any, None]:
-        """Wait until a time; at once if it has passed."""
-        return self._make(self._sleep(due), "sleep")
+    def compose(self, work: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
+        """Work made of primitives, to be awaited as one of them is."""
+        return self._make(work, name)
 
-    async def _sleep(self, due: Millis) -> None:
+    def sleep(
+        self, due: Millis, name: str = "sleep", key: str | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Wait until a time; at once if it has passed."""
+        return self._make(self._sleep(due, name, key), name)
+
+    async def _sleep(self, due: Millis, name: str, key: str | None) -> None:
         if self._over:
             await self._come_late()
-        identity = self.loop.scope().identify("sleep")
+        identity = self.loop.scope().identify(name) if key is None else keyed_step(name, key)
+        if key is not None and identity in self._asked:
+            raise KeyConflict(key, f"{name!r} was waited for with it before")
         known = self._state.timers.get(identity)
         if known is None and due <= self.loop.now:
             return
-        command = StartTimer(identity, "sleep", due if known is None else known.due)
+        command = StartTimer(identity, name, due if known is None else known.due)
         self._ask(command)
         await self._wait_for(command)
 
