@@ -16,6 +16,7 @@ from stepwell.core.records import (
     Fork,
     HookRow,
     HookStatus,
+    Parent,
     RetryRequest,
     RunHeader,
     RunStatus,
@@ -198,6 +199,9 @@ def test_a_header_comes_back_with_all_its_fields(deployment: Deployment) -> None
         cancel_requested=True,
         idempotency_key="key",
         tags=("a", "b"),
+        parent=Parent(run_id="above", child="child:1", depth=2),
+        continued_from="before",
+        continued_to="after",
     )
     run(deployment.store.put_header(full))
     assert run(deployment.store.get_header("run")) == full

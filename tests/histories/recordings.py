@@ -164,4 +164,7 @@ RECORDINGS = (
             _put("approved", "Ada"),
         ),
     ),
+    Recording(w.parent, (), _advance("4h")),
+    Recording(w.parent_blocking, (), _advance("2h")),
+    Recording(w.continued, (1,)),
 )

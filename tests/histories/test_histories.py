@@ -12,7 +12,7 @@ import pytest
 from stepwell.core import events as e
 from stepwell.core.failure import describe
 from stepwell.core.state import fold
-from stepwell.engine.endings import Blocked, Cancelled, Raised, Returned
+from stepwell.engine.endings import Blocked, Cancelled, Continues, Raised, Returned
 from stepwell.testing.histories import History, import_history, replay_history
 from stepwell.testing.laws import check_history
 from tests.histories.recordings import FOLDER, RECORDINGS, Recording, record_missing
@@ -40,6 +40,9 @@ def test_a_recorded_history_replays_to_its_recorded_end(recording: Recording) ->
             assert (found.type, found.message) == (error.type, error.message)
         case e.RunCancelled():
             assert isinstance(outcome, Cancelled), outcome
+        case e.RunContinued(input=text):
+            assert isinstance(outcome, Continues), outcome
+            assert outcome.input == text
         case _:
             assert outcome is None
 
@@ -48,7 +51,7 @@ def test_a_recorded_history_replays_to_its_recorded_end(recording: Recording) ->
 def test_a_replay_asks_for_nothing_that_was_not_recorded(recording: Recording) -> None:
     history = recorded(recording)
     state = fold(history.events)
-    known = {*state.maps, *state.steps, *state.hooks, *state.timers}
+    known = {*state.maps, *state.steps, *state.hooks, *state.timers, *state.children}
     waiting = replay_history(recording.workflow, history.events).waiting
     assert set(waiting) <= known
     if not state.terminal:

@@ -16,6 +16,8 @@ from pydantic import BaseModel
 
 from stepwell import (
     STEP_HOOK_TIMEOUT,
+    ChildCancelled,
+    ChildFailed,
     FatalError,
     HookTimeout,
     Result,
@@ -23,6 +25,7 @@ from stepwell import (
     StepFailed,
     StepTimeout,
     Suspend,
+    continue_as_new,
     current,
     define_hook,
     hook,
@@ -34,6 +37,7 @@ from stepwell import (
     set_attributes,
     set_context,
     sleep,
+    start_child,
     step,
     step_hook,
     uuid4,
@@ -432,3 +436,55 @@ async def remarked() -> Any:
     found.append(await greet_away())
     found.append(await hook("leave"))
     return [*found, patched("greets"), patched("leaves")]
+
+
+@workflow(name="hist.offspring")
+async def offspring(value: int) -> int:
+    if value < 0:
+        raise ValueError("below zero")
+    await sleep("1h")
+    return await double(value)
+
+
+@workflow(name="hist.parent")
+async def parent() -> list[Any]:
+    found: list[Any] = [await start_child(offspring, 1)]
+    handle = await start_child.with_options(wait=False, key="kept", on_parent_close="abandon")(
+        offspring, 2
+    )
+    found.append(handle.status())
+    try:
+        await start_child(offspring, -1)
+    except ChildFailed as error:
+        found.append(error.type)
+    try:
+        async with asyncio.timeout(60):
+            await start_child("hist.offspring", value=3)
+    except TimeoutError:
+        found.append("late")
+    found += [await handle.result(), handle.status()]
+    unwanted = await start_child.with_options(wait=False)(offspring, 4)
+    await unwanted.cancel("not needed")
+    try:
+        await unwanted.result()
+    except ChildCancelled as error:
+        found.append(error.reason)
+    return found
+
+
+@workflow(name="hist.parent_blocking")
+def parent_blocking() -> list[Any]:
+    handle: Any = start_child.with_options(wait=False)(offspring, 1)
+    first: Any = start_child(offspring, 2)
+    return [first, handle.result()]
+
+
+@workflow(name="hist.continued")
+async def continued(turn: int) -> int:
+    if turn < 8:
+        await asyncio.gather(hook("dropped"), _go_on(turn))
+    return turn
+
+
+async def _go_on(turn: int) -> None:
+    continue_as_new(await double(turn))

@@ -22,8 +22,8 @@ from stepwell.adapters.local.wiring import open_ports
 from stepwell.authoring.registry import Registry, registry
 from stepwell.core.messages import StartRun
 from stepwell.core.records import Attention, RunStatus
+from stepwell.engine.headers import header_of
 from stepwell.engine.settings import Settings
-from stepwell.engine.turn import header_of
 
 START = StartRun(
     run_id="run",

@@ -407,7 +407,7 @@ def test_the_turn_in_which_a_run_comes_near_to_a_limit_says_so_once(
         assert told == [0, 0, 0, 0, 0, 0, 1, 1, 1]
         [line] = warnings(caplog)
         assert line.startswith(f"run {run.id} is near a limit: 16 of at most 20 events;")
-        assert "start a run of its own for what is left" in line
+        assert "go on as a new run with continue_as_new" in line
 
 
 @pytest.mark.parametrize(

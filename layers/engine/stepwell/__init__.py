@@ -6,6 +6,7 @@ from stepwell.authoring.checkpoints import (
     load_step_checkpoint,
     save_step_checkpoint,
 )
+from stepwell.authoring.children import ChildHandle, continue_as_new, start_child
 from stepwell.authoring.conditions import wait_for_condition
 from stepwell.authoring.current import current
 from stepwell.authoring.decorators import Result, step, workflow
@@ -21,6 +22,12 @@ from stepwell.core.fan_out import ItemOutcome, MapResult
 from stepwell.core.retry import RetryPolicy
 from stepwell.errors import (
     AmbiguousHook,
+    ChildCancelled,
+    ChildError,
+    ChildFailed,
+    ChildNotFound,
+    ChildNotStarted,
+    ChildTooDeep,
     ConditionNotMet,
     DefinitionError,
     EntryConflict,
@@ -63,6 +70,13 @@ __all__ = [
     "STEP_HOOK_TIMEOUT",
     "AmbiguousHook",
     "Backoff",
+    "ChildCancelled",
+    "ChildError",
+    "ChildFailed",
+    "ChildHandle",
+    "ChildNotFound",
+    "ChildNotStarted",
+    "ChildTooDeep",
     "Client",
     "ConditionNotMet",
     "DefinitionError",
@@ -106,6 +120,7 @@ __all__ = [
     "Ticket",
     "UsageError",
     "WorkflowNotFound",
+    "continue_as_new",
     "current",
     "define_hook",
     "delete_step_checkpoint",
@@ -119,6 +134,7 @@ __all__ = [
     "set_attributes",
     "set_context",
     "sleep",
+    "start_child",
     "step",
     "step_hook",
     "uuid4",

@@ -39,13 +39,13 @@ from stepwell.engine.catalogue import (
     NamedStart,
     Publication,
 )
+from stepwell.engine.headers import chain_of, header_of, last_link
 from stepwell.engine.inboxes import InboxEntry, Inboxes
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
 from stepwell.engine.progress import MapProgress, progress_of
 from stepwell.engine.settings import Settings
 from stepwell.engine.starting import named_with, started_with
-from stepwell.engine.turn import header_of
 from stepwell.engine.values import Values
 from stepwell.errors import (
     DurationLike,
@@ -293,6 +293,14 @@ class Client:
         result = None if header.result is None else await self._values.get(header.result)
         return replace(header, input=await self._values.get(header.input), result=result)
 
+    async def chain(self, run_id: str) -> tuple[RunHeader, ...]:
+        """The runs of a chain, the first one first: which go on for one another as new runs.
+
+        One that never did is a chain of its own; links that were deleted end it. Large values stay
+        references. Raises `RunNotFound`.
+        """
+        return await chain_of(self._ports, run_id)
+
     async def history(
         self, run_id: str, *, after: int = 0, limit: int | None = None
     ) -> tuple[Recorded, ...]:
@@ -346,7 +354,8 @@ class Client:
         )
 
     async def result(self, run_id: str, timeout: DurationLike | None = None) -> Any:
-        """Wait for the end of a run and return its result as plain JSON.
+        """Wait for the end of a run and return its result as plain JSON; of its last link, if it
+        goes on as new runs.
 
         Raises `RunNotFound`, `RunFailed`, `RunCancelled`; `RunBlocked` when it cannot go on with
         the code that is deployed; `ResultTimeout` after `timeout`, when the run goes on.
@@ -355,13 +364,17 @@ class Client:
 
     async def _result(self, run_id: str, timeout: DurationLike | None, result: Codec) -> Any:
         header: RunHeader | None = None
+        link = run_id
 
         async def ended() -> bool:
-            nonlocal header
-            header = await self._ports.store.get_header(run_id)
+            nonlocal header, link
+            # From the link that was reached last: a chain only grows.
+            header = await last_link(self._ports, link)
             if header is None:
-                raise RunNotFound(run_id)
-            return header.status.terminal or header.attention is not None
+                raise RunNotFound(link)
+            link = header.run_id
+            over = header.status.terminal and header.continued_to is None
+            return over or header.attention is not None
 
         if not await poll(ended, timeout):
             raise ResultTimeout(run_id, f"has not ended within {timeout}; it goes on")
@@ -484,22 +497,26 @@ class Client:
     ) -> None:
         """Ask for a run to be cancelled; it ends cancelled unless it was ending already.
 
+        Of a run that has gone on as a new one, the last link is cancelled, also if it goes on again
+        meanwhile.
+
         The workflow gets `CancelledError` where it waits, so that its cleanup runs. Raises
         `RunNotFound`.
         """
         check_note("reason", reason)
         check_note("actor", actor)
-        if await self._ports.store.get_header(run_id) is None:
+        header = await last_link(self._ports, run_id)
+        if header is None:
             raise RunNotFound(run_id)
         await self._ports.queue.send(
             CancelRun(
-                run_id=run_id,
+                run_id=header.run_id,
                 request_id=self._ports.ids.new_id(),
                 reason=reason,
                 actor=actor,
             )
         )
-        await self._ports.store.request_cancel(run_id)
+        await self._ports.store.request_cancel(header.run_id)
 
     async def wake(self, run_id: str) -> None:
         """Have a run looked at again, as after a deployment of code that fits. Never harmful.

@@ -20,6 +20,12 @@
     │   ├── HookTimeout
     │   ├── HookFailed
     │   └── AmbiguousHook
+    ├── ChildError                 a child run ended without a result
+    │   ├── ChildFailed
+    │   │   └── ChildNotStarted
+    │   │       └── ChildTooDeep
+    │   ├── ChildCancelled
+    │   └── ChildNotFound
     ├── AnswerError                an answer to a hook was not taken
     │   ├── InvalidToken
     │   ├── HookNotFound
@@ -39,7 +45,8 @@
         ├── EntryConflict
         └── IdempotencyConflict
 
-`Suspended` stands outside the tree, a `BaseException`: it unwinds user code and is never an error.
+`Suspended` and `Continued` stand outside the tree, as `BaseException`: they unwind user code and
+are never errors.
 """
 
 from __future__ import annotations
@@ -142,13 +149,13 @@ class LimitExceeded(StepwellError):
 
     `limit` is what is limited (events, bytes, steps), `most` the limit, `value` what the run came
     to, with what it asked for. Workflow code does not see this error. Split the work: have each run
-    do a part of it and start a run of its own for what is left.
+    do a part of it, and go on as a new one with `continue_as_new`, or start children.
     """
 
     def __init__(self, limit: str, most: int, value: int) -> None:
         super().__init__(
-            f"{value:,} {limit} in one run, the limit is {most:,}; split the "
-            "work: start a run of its own for what is left"
+            f"{value:,} {limit} in one run, the limit is {most:,}; split the work: "
+            "go on as a new run with continue_as_new, or start children"
         )
         self.limit = limit
         self.most = most
@@ -274,6 +281,72 @@ class AmbiguousHook(HookError):
 
     Give the hook a `key=`: counting again from the top could hand it an old answer.
     """
+
+
+class ChildError(StepwellError):
+    """A child run ended without a result. Catch it in the workflow; it is the same on every pass.
+
+    `child_id` is the child's id in its parent, `name` its workflow, `run_id` the run: of a child
+    that continued as new, its last link.
+    """
+
+    def __init__(self, child_id: str, name: str, run_id: str, message: str) -> None:
+        super().__init__(f"child {name!r} (run {run_id}) {message}")
+        self.child_id = child_id
+        self.name = name
+        self.run_id = run_id
+
+
+class ChildFailed(ChildError):
+    """A child ended as FAILED; `failure` says with what, and its `cause` what led to that."""
+
+    def __init__(self, child_id: str, name: str, run_id: str, failure: Failure) -> None:
+        super().__init__(child_id, name, run_id, f"{self._verb}: {failure}")
+        self.failure = failure
+
+    _verb = "failed"
+
+    @property
+    def type(self) -> str:
+        """Qualified class name of what the child failed with."""
+        return self.failure.type
+
+    @property
+    def message(self) -> str:
+        """Text of what the child failed with."""
+        return self.failure.message
+
+    @property
+    def cause(self) -> Failure | None:
+        """What that was raised from, or None."""
+        return self.failure.cause
+
+
+class ChildNotStarted(ChildFailed):
+    """A child could not be started: its input cannot be carried, or nobody knows its workflow."""
+
+    _verb = "was not started"
+
+
+class ChildTooDeep(ChildNotStarted):
+    """A child would be nested deeper than the deployment allows. Do the work in fewer levels."""
+
+
+class ChildCancelled(ChildError):
+    """A child ended as CANCELLED; `reason` as given by who cancelled it."""
+
+    def __init__(self, child_id: str, name: str, run_id: str, reason: str | None) -> None:
+        super().__init__(
+            child_id, name, run_id, f"was cancelled: {reason}" if reason else "was cancelled"
+        )
+        self.reason = reason
+
+
+class ChildNotFound(ChildError):
+    """A child was deleted before its parent knew how it ended."""
+
+    def __init__(self, child_id: str, name: str, run_id: str) -> None:
+        super().__init__(child_id, name, run_id, "is not there any more: it was deleted")
 
 
 class AnswerError(StepwellError):
@@ -406,3 +479,7 @@ def _listed(errors: Sequence[Mapping[str, str]]) -> str:
 
 class Suspended(BaseException):
     """Unwinds user code when its run or step has to wait. Never catch it; never raise it."""
+
+
+class Continued(BaseException):
+    """Unwinds the code of a run that goes on as a new one. Never catch it; never raise it."""

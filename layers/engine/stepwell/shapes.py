@@ -79,6 +79,9 @@ def run_summary(header: RunHeader) -> Shape:
         "tags": list(header.tags),
         "attributes": _value(header.attributes) or {},
         "forked_from": None if fork is None else {"run_id": fork.run_id, "event": fork.event},
+        "parent": None if header.parent is None else asdict(header.parent),
+        "continued_from": header.continued_from,
+        "continued_to": header.continued_to,
         "error": _failure(header.error),
     }
 

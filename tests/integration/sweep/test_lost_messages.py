@@ -13,8 +13,8 @@ from stepwell.core.messages import (
     StepAttempt,
 )
 from stepwell.core.records import UNHEARD, Attention, RunStatus, StepRow
+from stepwell.engine.headers import header_of
 from stepwell.engine.sweep import GRACE, Found
-from stepwell.engine.turn import header_of
 from tests.integration.sweep.given import MINUTE, START, Given
 
 

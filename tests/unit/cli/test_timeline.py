@@ -88,6 +88,20 @@ def test_a_try_that_was_not_counted_claims_no_duration() -> None:
     assert completed["details"] == "attempt 2 · result 1"
 
 
+def test_a_child_shows_its_run_and_how_long_it_took() -> None:
+    begun = e.ChildStarted(
+        at=START, child="c:1", name="c", run_id="r1", digest="d", version="1", input="{}",
+        on_parent_close="abandon",
+    )  # fmt: skip
+    done = e.ChildEnded(
+        at=START + 40, child="c:1", name="c", run_id="r2", status="completed", result="7"
+    )
+    _, first, second = rows(started(), begun, done)
+    assert (first["name"], first["id"]) == ("c", "c:1")
+    assert first["details"] == "run r1 · goes on when this run ends · input {}"
+    assert second["details"] == "completed · run r2 · took 40ms · result 7"
+
+
 def test_long_values_are_cut() -> None:
     done = e.RunCompleted(at=START + 5, result='"' + "x" * 5000 + '"')
     details = rows(started(), done)[1]["details"]
@@ -132,6 +146,14 @@ ONE_OF_EACH: dict[type, e.Event] = {
         e.RunRetried(at=START, request_id="r", actor="eve"),
         e.StepSuperseded(at=START, step="s:1", name="s"),
         e.RunForked(at=START, source="run", event=7, actor="eve"),
+        e.ChildStarted(
+            at=START, child="c:1", name="c", run_id="r", digest="d", version="1", input='"a\nb"'
+        ),
+        e.ChildCancelRequested(at=START, child="c:1", name="c", reason="why\nnot"),
+        e.ChildEnded(
+            at=START, child="c:1", name="c", run_id="r", status="failed", error=ERROR, result="1"
+        ),
+        e.RunContinued(at=START, next="n", version="1", input="{}", digest="d"),
     )
 }
 

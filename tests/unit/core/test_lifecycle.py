@@ -7,7 +7,17 @@ import typing
 import pytest
 
 from stepwell.core import events as e
-from stepwell.core.lifecycle import HOOK, MAP, RUN, STEP, TIMER, CorruptHistory, Table, follow
+from stepwell.core.lifecycle import (
+    CHILD,
+    HOOK,
+    MAP,
+    RUN,
+    STEP,
+    TIMER,
+    CorruptHistory,
+    Table,
+    follow,
+)
 
 STEP_STATES = [None, "started", "suspended", "retrying", "cancelled", "completed", "failed"]
 STEP_EVENTS = [
@@ -30,8 +40,12 @@ TIMER_STATES = [None, "started", "fired", "cancelled"]
 TIMER_EVENTS = ["TimerStarted", "TimerFired", "TimerCancelled"]
 MAP_STATES = [None, "started", "ended"]
 MAP_EVENTS = ["MapStarted", "MapEnded"]
-RUN_STATES = [None, "running", "completed", "failed", "cancelled"]
-RUN_EVENTS = ["RunStarted", "RunCompleted", "RunFailed", "RunCancelled", "RunRetried"]
+CHILD_STATES = [None, "open", "cancelling", "ended"]
+CHILD_EVENTS = ["ChildStarted", "ChildCancelRequested", "ChildEnded"]
+RUN_STATES = [None, "running", "completed", "failed", "cancelled", "continued"]
+RUN_EVENTS = [
+    "RunStarted", "RunCompleted", "RunFailed", "RunCancelled", "RunContinued", "RunRetried",
+]  # fmt: skip
 
 
 def step_goes(state: str | None, event: str) -> str | None:
@@ -68,6 +82,16 @@ def map_goes(state: str | None, event: str) -> str | None:
     return {(None, "MapStarted"): "started", ("started", "MapEnded"): "ended"}.get((state, event))
 
 
+def child_goes(state: str | None, event: str) -> str | None:
+    return {
+        (None, "ChildStarted"): "open",
+        (None, "ChildEnded"): "ended",
+        ("open", "ChildCancelRequested"): "cancelling",
+        ("open", "ChildEnded"): "ended",
+        ("cancelling", "ChildEnded"): "ended",
+    }.get((state, event))
+
+
 def run_goes(state: str | None, event: str) -> str | None:
     return {
         (None, "RunStarted"): "running",
@@ -76,6 +100,7 @@ def run_goes(state: str | None, event: str) -> str | None:
         ("running", "RunCancelled"): "cancelled",
         ("failed", "RunRetried"): "running",
         ("cancelled", "RunRetried"): "running",
+        ("running", "RunContinued"): "continued",
     }.get((state, event))
 
 
@@ -86,6 +111,7 @@ PAIRS = [
         (HOOK, HOOK_STATES, HOOK_EVENTS, hook_goes),
         (TIMER, TIMER_STATES, TIMER_EVENTS, timer_goes),
         (MAP, MAP_STATES, MAP_EVENTS, map_goes),
+        (CHILD, CHILD_STATES, CHILD_EVENTS, child_goes),
         (RUN, RUN_STATES, RUN_EVENTS, run_goes),
     )
     for state in states
@@ -113,6 +139,7 @@ def test_what_may_follow_what(
         (HOOK, HOOK_STATES),
         (TIMER, TIMER_STATES),
         (MAP, MAP_STATES),
+        (CHILD, CHILD_STATES),
         (RUN, RUN_STATES),
     ],
 )
@@ -141,7 +168,7 @@ def test_every_event_but_the_free_ones_stands_in_one_table() -> None:
     known = {kind.__name__ for kind in typing.get_args(e.Event)}
     placed = [
         event
-        for table in (STEP, HOOK, TIMER, MAP, RUN)
+        for table in (STEP, HOOK, TIMER, MAP, CHILD, RUN)
         for event in {name for row in table.values() for name in row}
     ]
     assert sorted(placed) == sorted(known - FREE)

@@ -102,6 +102,14 @@ class Origin(_Model):
     event: int
 
 
+class Parent(_Model):
+    """Whose child a run is: the run, the child's id there, and how many runs stand above it."""
+
+    run_id: str
+    child: str
+    depth: int
+
+
 class RunSummary(_Model):
     """A run, all but its values."""
 
@@ -119,6 +127,9 @@ class RunSummary(_Model):
     tags: list[str]
     attributes: dict[str, str | int | float | bool]
     forked_from: Origin | None
+    parent: Parent | None
+    continued_from: str | None
+    continued_to: str | None
     error: Failure | None
 
 

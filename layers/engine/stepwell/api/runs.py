@@ -239,7 +239,7 @@ class Runs:
         client = self._client()
         header = await client.get(run_id)
         request.context["run_id"] = run_id
-        if header.status.terminal:
+        if header.status.terminal and header.continued_to is None:
             detail = f"It ended as {header.status}; there is nothing left to cancel."
             raise Refusal("run_ended", detail, run_id=run_id, run_status=header.status.value)
         await _cancel(client, run_id, wanted.reason, actor(event))

@@ -14,12 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NoReturn
 
 from stepwell.core.attributes import Scalar
-from stepwell.core.definitions import HookDefinition, StepDefinition
+from stepwell.core.definitions import ChildDefinition, HookDefinition, StepDefinition
 from stepwell.core.fan_out import MapOptions
-from stepwell.core.records import Millis
+from stepwell.core.records import ChildEnding, Millis, OnParentClose, Payload
 
 
 class Submitted(ABC):
@@ -105,6 +105,35 @@ class RunContext(ABC):
     @abstractmethod
     def hook(self, definition: HookDefinition, key: str | None) -> Coroutine[Any, Any, Any]:
         """Wait for a hook's decision."""
+
+    @abstractmethod
+    def child(
+        self,
+        child: ChildDefinition,
+        input: Payload,
+        digest: str,
+        key: str | None,
+        on_parent_close: OnParentClose,
+        *,
+        wait: bool,
+    ) -> Coroutine[Any, Any, Any]:
+        """Start a child; its result, or its handle."""
+
+    @abstractmethod
+    def child_result(self, child: str) -> Coroutine[Any, Any, Any]:
+        """Wait for the end of a child that was started."""
+
+    @abstractmethod
+    def cancel_child(self, child: str, reason: str | None) -> Coroutine[Any, Any, None]:
+        """Ask for a child that was started to be cancelled."""
+
+    @abstractmethod
+    def child_status(self, child: str) -> Literal["running"] | ChildEnding:
+        """What the code has been told of a child that was started."""
+
+    @abstractmethod
+    def continue_as_new(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NoReturn:
+        """End the run and go on as a new one."""
 
     @abstractmethod
     def now(self) -> Millis:

@@ -32,6 +32,7 @@ class Standing(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    CONTINUED = "continued"
     BLOCKED = "blocked"
     STUCK = "stuck"
     PAUSED = "paused"
@@ -183,8 +184,20 @@ def run_facts(header: RunHeader) -> dict[str, str]:
         facts["attributes"] = compact(json.loads(header.attributes))
     if header.context is not None:
         facts["context"] = compact(json.loads(header.context))
+    return facts | _kin(header)
+
+
+def _kin(header: RunHeader) -> dict[str, str]:
+    """The other runs that a run comes from or goes on as."""
+    facts: dict[str, str] = {}
     if header.forked_from is not None:
         facts["forked"] = f"from event {header.forked_from.event} of {header.forked_from.run_id}"
+    if header.parent is not None:
+        facts["parent"] = one_line(f"{header.parent.run_id}, as {header.parent.child}")
+    if header.continued_from is not None:
+        facts["continues"] = header.continued_from
+    if header.continued_to is not None:
+        facts["continued"] = f"as {header.continued_to}"
     return facts
 
 
@@ -238,7 +251,7 @@ def cancel(
     out = Output(as_json=as_json)
     with target.open_existing() as opened:
         header = asyncio.run(_cancel(opened.client, run, reason))
-    requested = not header.status.terminal
+    requested = not _is_over(header)
     if as_json:
         out.json({"run_id": run, "requested": requested, "status": header.status.value})
     elif requested:
@@ -250,9 +263,26 @@ def cancel(
 
 async def _cancel(client: Client, run_id: str, reason: str | None) -> RunHeader:
     header = await client.get(run_id)
-    if not header.status.terminal:
+    if not _is_over(header):
         await client.cancel(run_id, reason)
     return header
+
+
+def _is_over(header: RunHeader) -> bool:
+    return header.status.terminal and header.continued_to is None
+
+
+@app.command(cls=Command)
+@on_target
+def chain(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
+    """Show the runs that go on for one another as new ones, of which this run is one."""
+    out = Output(as_json=as_json)
+    with target.open_existing() as opened:
+        links = asyncio.run(opened.client.chain(run))
+    if as_json:
+        out.json({"run_id": run, "chain": [shapes.run_summary(link) for link in links]})
+    else:
+        out.table(_LIST_COLUMNS, [_row(link) for link in links])
 
 
 @app.command(cls=Command)

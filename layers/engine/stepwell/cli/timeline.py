@@ -19,7 +19,7 @@ from stepwell.shapes import iso
 
 COLUMNS = ("#", "time", "offset", "event", "name", "id", "details")
 
-_BEGINNINGS = ("StepStarted", "MapStarted", "HookOpened", "TimerStarted")
+_BEGINNINGS = ("StepStarted", "MapStarted", "HookOpened", "TimerStarted", "ChildStarted")
 
 
 def timeline(history: Iterable[Recorded]) -> list[tuple[str, ...]]:
@@ -54,7 +54,7 @@ def _subject(event: e.Event) -> tuple[str, str]:
     """Name and id of what an event is about; no id for the run itself."""
     if isinstance(event, e.RunStarted):
         return event.workflow, ""
-    for kind in ("step", "map", "hook", "timer"):
+    for kind in ("step", "map", "hook", "timer", "child"):
         # A hook's event names the step that holds it as well: the hook is what it is about.
         if event.type.lower().startswith(kind):
             return getattr(event, "name", ""), getattr(event, kind, "")
@@ -156,6 +156,24 @@ def _guards_replaced(event: e.GuardsReplaced, _: str) -> Details:
     return [short(", ".join(names)) or "none", _by(event.actor)]
 
 
+def _child_started(event: e.ChildStarted, _: str) -> Details:
+    closing = "" if event.on_parent_close is None else "goes on when this run ends"
+    return [f"run {event.run_id}", closing, f"input {_shown(event.input)}"]
+
+
+def _child_cancel_requested(event: e.ChildCancelRequested, _: str) -> Details:
+    return [short(event.reason or "")]
+
+
+def _child_ended(event: e.ChildEnded, took: str) -> Details:
+    details = [event.status, f"run {event.run_id}", _took(took)]
+    if event.result is not None:
+        details.append(f"result {_shown(event.result)}")
+    if event.error is not None:
+        details.append(_error(event.error))
+    return [*details, short(event.reason or "")]
+
+
 def _cancel_requested(event: e.CancelRequested, _: str) -> Details:
     by = "" if event.actor is None else f"by {short(event.actor)}"
     return [by, short(event.reason or "")]
@@ -190,6 +208,10 @@ def _run_forked(event: e.RunForked, _: str) -> Details:
     return [by, f"from event {event.event} of run {event.source}"]
 
 
+def _run_continued(event: e.RunContinued, took: str) -> Details:
+    return [_took(took), f"as run {event.next}", f"input {_shown(event.input)}"]
+
+
 def _nothing(_: e.Event, __: str) -> Details:
     return []
 
@@ -219,6 +241,9 @@ _DETAILS: dict[str, Callable[[Any, str], Details]] = {
     "RunSuspended": _run_suspended,
     "LookRequested": _look_requested,
     "GuardsReplaced": _guards_replaced,
+    "ChildStarted": _child_started,
+    "ChildCancelRequested": _child_cancel_requested,
+    "ChildEnded": _child_ended,
     "CancelRequested": _cancel_requested,
     "RunCompleted": _run_completed,
     "RunFailed": _run_failed,
@@ -226,6 +251,7 @@ _DETAILS: dict[str, Callable[[Any, str], Details]] = {
     "RunRetried": _run_retried,
     "StepSuperseded": _nothing,
     "RunForked": _run_forked,
+    "RunContinued": _run_continued,
 }
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from stepwell.core.definitions import HookDefinition, StepDefinition
+from stepwell.core.definitions import ChildDefinition, HookDefinition, StepDefinition
 from stepwell.core.payload import Codec
-from stepwell.core.records import Millis, Payload
+from stepwell.core.records import Millis, OnParentClose, Payload
+
+#: What `kind_of` says of a `CancelChild`.
+CANCEL_OF_CHILD = "cancel of child"
 
 
 class Snapshot(NamedTuple):
@@ -63,4 +66,29 @@ class StartTimer(NamedTuple):
     due: Millis
 
 
-Command = RunStep | StartMap | OpenHook | StartTimer
+class StartChild(NamedTuple):
+    """Start a child with this input, as JSON."""
+
+    id: str
+    digest: str
+    child: ChildDefinition
+    input: Payload
+    on_parent_close: OnParentClose
+
+
+class AwaitChild(NamedTuple):
+    """Wait for the end of a child that was started."""
+
+    id: str
+
+
+class CancelChild(NamedTuple):
+    """Cancel a child that was started."""
+
+    id: str
+    child: str
+    name: str
+    reason: str | None
+
+
+Command = RunStep | StartMap | OpenHook | StartTimer | StartChild | AwaitChild | CancelChild

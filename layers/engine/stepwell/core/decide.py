@@ -114,8 +114,12 @@ def decide(
     steps: Iterable[StepRow] = (),
     *,
     inbox: Iterable[InboxRow] = (),
+    children: Iterable[e.ChildEnded] = (),
 ) -> list[e.Event]:
-    """Events for all that was decided outside and is not recorded, earliest decision first."""
+    """Events for all that was decided outside and is not recorded, earliest decision first.
+
+    `children` are the ends of open children, at their own times.
+    """
     found: list[tuple[Millis, str, e.Event]] = []
     rows = list(rows)
     # A deadline may have been decided by a clock that is ahead of this one; it is never early.
@@ -132,6 +136,7 @@ def decide(
     for step in steps:
         found += [(event.at, step.step, replace(event, at=at)) for event in reported(state, step)]
     found += [(row.sent_at, row.entry_id, event) for row, event in _received(state, inbox, at)]
+    found += [(child.at, child.child, replace(child, at=at)) for child in children]
     found.sort(key=lambda item: item[:2])
     events = _told_once(state, [event for _, _, event in found])
     resumed = _resumed(state, message, at)

@@ -1,4 +1,4 @@
-"""What authors declare, as frozen values: a workflow, a step, a hook.
+"""What authors declare, as frozen values: a workflow, a step, a hook; a child as it is asked for.
 
 They hold the function and how its values are carried. Decorators in `authoring` make them; the
 engine reads them. `function` is only ever the declared one: data never chooses code.
@@ -70,6 +70,18 @@ class WorkflowDefinition:
     arguments: Arguments
     result: Codec
     context: ContextType | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildDefinition:
+    """The workflow of a child as its parent knows it.
+
+    Without a `version` it was given by name: then its input is checked against what is published.
+    """
+
+    name: str
+    version: str | None
+    result: Codec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

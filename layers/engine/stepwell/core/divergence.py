@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from stepwell.core import events as e
+from stepwell.core.commands import CANCEL_OF_CHILD
 
 #: Lines of a comparison, around the first difference; characters of a line; of a digest.
 _MOST = 12
@@ -39,6 +40,10 @@ def recorded_lines(history: Iterable[e.Event]) -> dict[str, Line]:
             lines.setdefault(mapped, ("map", None))
         elif (timer := getattr(event, "timer", None)) is not None:
             lines.setdefault(timer, ("timer", None))
+        elif isinstance(event, e.ChildCancelRequested):
+            lines.setdefault(f"!{event.child}", (CANCEL_OF_CHILD, None))
+        elif (child := getattr(event, "child", None)) is not None:
+            lines.setdefault(child, ("child", None))
     return lines
 
 

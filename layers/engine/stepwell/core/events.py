@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from stepwell.core.records import Guards, Millis, Payload
+from stepwell.core.records import ChildEnding, Guards, Millis, OnParentClose, Payload
 from stepwell.errors import Failure
 
 #: What ended a step's last attempt: an error of its body, its timeout, the death of its process, or
@@ -328,6 +328,49 @@ class GuardsReplaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStarted:
+    """A child is to run: from this event alone, whoever sends for it. None: it is cancelled with
+    its parent.
+    """
+
+    at: Millis
+    child: str
+    name: str
+    run_id: str
+    digest: str
+    version: str
+    input: Payload
+    on_parent_close: OnParentClose | None = None
+    type: Literal["ChildStarted"] = "ChildStarted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildCancelRequested:
+    """The code does not want an open child any more; it is sent for after this is durable."""
+
+    at: Millis
+    child: str
+    name: str
+    reason: str | None = None
+    type: Literal["ChildCancelRequested"] = "ChildCancelRequested"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildEnded:
+    """A child has ended, or could not begin. `run_id` is the run that ended: its last link."""
+
+    at: Millis
+    child: str
+    name: str
+    run_id: str
+    status: ChildEnding
+    result: Payload | None = None
+    error: Failure | None = None
+    reason: str | None = None
+    type: Literal["ChildEnded"] = "ChildEnded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
     """Somebody asked for the run to be cancelled; the workflow is told once."""
 
@@ -402,6 +445,19 @@ class RunForked:
     type: Literal["RunForked"] = "RunForked"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContinued:
+    """The workflow goes on as a new run, `next`, which begins from this event and the header."""
+
+    at: Millis
+    next: str
+    version: str
+    input: Payload
+    digest: str
+    context: Payload | None = None
+    type: Literal["RunContinued"] = "RunContinued"
+
+
 Event = (
     RunStarted
     | StepStarted
@@ -427,6 +483,9 @@ Event = (
     | RunSuspended
     | LookRequested
     | GuardsReplaced
+    | ChildStarted
+    | ChildCancelRequested
+    | ChildEnded
     | CancelRequested
     | RunCompleted
     | RunFailed
@@ -434,6 +493,7 @@ Event = (
     | RunRetried
     | StepSuperseded
     | RunForked
+    | RunContinued
 )
 
 

@@ -102,7 +102,26 @@ def inside(step: str, identity: str) -> str:
     return f"{step}>{identity}"
 
 
+def child_run_id(run: str, child: str, generation: int = 1) -> str:
+    """The run id of a child: 32 hex digits. Each generation of one child id is another run."""
+    return _derived(f"child:{run}:{generation}:{child}")
+
+
+def next_run_id(run: str) -> str:
+    """The run id under which a run goes on as a new one: 32 hex digits."""
+    return _derived(f"next:{run}")
+
+
+def derived_seed(seed: str, run: str) -> str:
+    """The seed of a run that another one starts."""
+    return _derived(f"seed:{seed}:{run}")
+
+
 def run_id_for(workflow: str, idempotency_key: str) -> str:
     """The run id that a workflow and an idempotency key stand for: 32 hex digits."""
     text = f"{len(workflow)}:{workflow}:{idempotency_key}"
+    return _derived(text)
+
+
+def _derived(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,8 +1,8 @@
 """Which event may follow which. Everything that affects a transition is in this file.
 
-For a run, and for each step, map, hook and timer in it, a table leads from a state and an event
-type to the next state; what is not in the table cannot happen and a log that says so is corrupt.
-The tables know nothing of turns, messages or clocks.
+For a run, and for each step, map, hook, timer and child in it, a table leads from a state and an
+event type to the next state; what is not in the table cannot happen and a log that says so is
+corrupt. The tables know nothing of turns, messages or clocks.
 
 Late truths are legal: an outcome may be recorded for a step that was cancelled, and a decision for
 a hook that never got its HookOpened because a process died first.
@@ -72,16 +72,26 @@ TIMER: Table = {
     "fired": {},
 }
 
+CHILD: Table = {
+    # One that cannot be started ends without having been.
+    None: {"ChildStarted": "open", "ChildEnded": "ended"},
+    "open": {"ChildCancelRequested": "cancelling", "ChildEnded": "ended"},
+    "cancelling": {"ChildEnded": "ended"},
+    "ended": {},
+}
+
 RUN: Table = {
     None: {"RunStarted": "running"},
     "running": {
         "RunCompleted": "completed",
         "RunFailed": "failed",
         "RunCancelled": "cancelled",
+        "RunContinued": "continued",
     },
     "completed": {},
     "failed": {"RunRetried": "running"},
     "cancelled": {"RunRetried": "running"},
+    "continued": {},
 }
 
 

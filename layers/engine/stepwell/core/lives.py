@@ -21,7 +21,8 @@ class Lives:
     `retried` is the number of the last `RunRetried`, 0 without one; `redo` what the last end says
     that a retry does again. `forgotten` maps ids to the number before which events of theirs say
     nothing; `kept` are the ids that earlier lives have left. `generations` counts, by a hook's
-    first id, how often it was opened anew. `pauses` are the times between two lives.
+    first id, how often it was opened anew, `children` how often each child was started anew.
+    `pauses` are the times between two lives.
     """
 
     retried: int = 0
@@ -29,6 +30,7 @@ class Lives:
     forgotten: dict[str, int] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
     generations: dict[str, int] = field(default_factory=dict)
+    children: dict[str, int] = field(default_factory=dict)
     pauses: list[tuple[Millis, Millis]] = field(default_factory=list)
     forked: bool = False
 
@@ -59,6 +61,14 @@ class Lives:
         """Whoever asks for this hook from here on gets one of a new generation."""
         first, generation = _first(hook, step)
         self.generations[first] = max(generation + 1, self.generations.get(first, 1))
+
+    def start_again(self, child: str) -> None:
+        """Whoever asks for this child from here on gets another run."""
+        self.children[child] = self.child_generation(child) + 1
+
+    def child_generation(self, child: str) -> int:
+        """Which run of a child it is that would be started now, the first being 1."""
+        return self.children.get(child, 1)
 
     def hook_id(self, identity: str, step: str | None) -> str:
         """The id of the hook that stands for this identity, within its step if it has one, now."""

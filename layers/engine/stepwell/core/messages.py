@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from stepwell.core.records import Fork, Guards, Millis, Payload
+from stepwell.core.records import Fork, Guards, Millis, Parent, Payload
 
 
 class _Message(BaseModel):
@@ -36,6 +36,8 @@ class StartRun(_Message):
     context: Payload | None = None
     forked_from: Fork | None = None
     guards: Guards | None = None
+    parent: Parent | None = None
+    continued_from: str | None = None
 
 
 class HookDecided(_Message):
@@ -86,6 +88,15 @@ class LookAgain(_Message):
     replace: bool = False
     guards: Guards | None = None
     actor: str | None = None
+
+
+class ChildReported(_Message):
+    """A child has ended. `child_run` is the run, `last_event` the number of its last event."""
+
+    type: Literal["child_reported"] = "child_reported"
+    child: str
+    child_run: str
+    last_event: int
 
 
 class CancelRun(_Message):
@@ -141,6 +152,7 @@ Message = (
     | StepReported
     | InboxPut
     | LookAgain
+    | ChildReported
     | CancelRun
     | ResumeRun
     | RetryRun

@@ -21,19 +21,27 @@ Payload = str
 #: Why somebody should look at a run: no code fits it, its message could not be handled, or somebody
 #: has paused it.
 AttentionKind = Literal["BLOCKED", "STUCK", "PAUSED"]
+#: What the end of a run does to its open children.
+OnParentClose = Literal["cancel", "abandon"]
+#: How a child ended, as its parent sees it. Missing: it was deleted; refused: it never began.
+ChildEnding = Literal["completed", "failed", "cancelled", "missing", "refused"]
 #: After how long without news of an attempt, or of its next turn, a run is looked after: longer
 #: than AWS lets an attempt go on, with its time in the queue and the tries before the last.
 UNHEARD: Millis = 3_600_000
 
 
 class RunStatus(StrEnum):
-    """What the header says. PENDING: not yet begun. SUSPENDED: begun, waiting."""
+    """What the header says. PENDING: not yet begun. SUSPENDED: begun, waiting.
+
+    CONTINUED: ended, and gone on as a new run.
+    """
 
     PENDING = "PENDING"
     SUSPENDED = "SUSPENDED"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+    CONTINUED = "CONTINUED"
 
     @property
     def terminal(self) -> bool:
@@ -41,7 +49,7 @@ class RunStatus(StrEnum):
         return self in _TERMINAL
 
 
-_TERMINAL = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
+_TERMINAL = frozenset(RunStatus) - {RunStatus.PENDING, RunStatus.SUSPENDED}
 
 
 class HookStatus(StrEnum):
@@ -57,10 +65,11 @@ class HookStatus(StrEnum):
 class Wait:
     """One thing a run waits for, as a reader sees it.
 
-    `kind` is hook, timer, step (a dispatched one), map, input (what code raised `Suspend` for), or
-    retry: of a step, or of telling the outside of a hook. Others will come: readers show one that
-    they do not know as it is. Of a map, `done` of `total` items have an outcome. `reason` is what
-    an input is waited for, or what a hook asks.
+    `kind` is hook, timer, step (a dispatched one), map, child (an open one, also if the code does
+    not ask for it now), input (what code raised `Suspend` for), or retry: of a step, or of telling
+    the outside of a hook. Others will come: readers show one that they do not know as it is. Of a
+    map, `done` of `total` items have an outcome. `reason` is what an input is waited for, or what
+    a hook asks.
     """
 
     kind: str
@@ -78,6 +87,7 @@ class Wait:
 
         None for a hook: its row has its own deadline, or it waits for as long as it takes. None for
         an input, which somebody has to bring.
+        a child, which is looked after as a run of its own.
         """
         if self.kind in ("hook", "input"):
             return None
@@ -134,6 +144,15 @@ class Guards:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """Who started a child: run and child id there. `depth` is how many runs stand above it."""
+
+    run_id: str
+    child: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
     """The run at a glance. `last_event` guards it: it is never written back to a lower number.
 
@@ -142,7 +161,8 @@ class RunHeader:
     no write of its own. `cancel_requested` is a flag that long steps see; the cancellation itself
     is a message. `attributes` is a JSON object of what the workflow has set, `context` the run's
     context as it was started with. `retry` is a retry that the log does not know of yet. `guards`
-    are those that the run was started with; the log tells of others.
+    are those that the run was started with; the log tells of others. `continued_to` is the run that
+    goes on in place of this one, `continued_from` the one that this one goes on for.
     """
 
     run_id: str
@@ -167,6 +187,9 @@ class RunHeader:
     context: Payload | None = None
     retry: RetryRequest | None = None
     forked_from: Fork | None = None
+    parent: Parent | None = None
+    continued_from: str | None = None
+    continued_to: str | None = None
 
     @property
     def paused(self) -> bool:

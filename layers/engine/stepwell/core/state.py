@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from stepwell.core import events as e
 from stepwell.core.attributes import NOTHING, read_attributes
-from stepwell.core.lifecycle import HOOK, MAP, RUN, STEP, TIMER, CorruptHistory, follow
+from stepwell.core.lifecycle import CHILD, HOOK, MAP, RUN, STEP, TIMER, CorruptHistory, follow
 from stepwell.core.lives import Lives
-from stepwell.core.records import Guards, Millis, Payload, Wait
+from stepwell.core.records import ChildEnding, Guards, Millis, OnParentClose, Payload, Wait
 from stepwell.core.volume import volume
 from stepwell.errors import Failure
 
@@ -106,6 +106,32 @@ class MapState:
     total: int
 
 
+@dataclass(slots=True)
+class ChildState:
+    """One child. `order` is the number of its `ChildStarted`, 0 if it was never started.
+
+    `run_id` is the run that was started, `ending` how it ended, None while it is open.
+    """
+
+    id: str
+    name: str
+    status: str
+    since: Millis
+    order: int = 0
+    run_id: str = ""
+    digest: str = ""
+    version: str = ""
+    input: Payload = ""
+    on_parent_close: OnParentClose = "cancel"
+    reason: str | None = None
+    ending: ChildEnding | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether it has not ended, as far as its parent knows."""
+        return self.ending is None
+
+
 class RunState:
     """What a run's log says, so far. `volume` is how many bytes it takes.
 
@@ -120,6 +146,8 @@ class RunState:
         "at",
         "attributes",
         "cancel",
+        "children",
+        "continued",
         "entries",
         "epoch",
         "error",
@@ -160,13 +188,19 @@ class RunState:
         self.guards: Guards | None = None
         self.suspended: e.RunSuspended | None = None
         self.epoch = 0
+        self.children: dict[str, ChildState] = {}
+        self.continued: e.RunContinued | None = None
         self.result: Payload | None = None
         self.error: Failure | None = None
 
     @property
     def terminal(self) -> bool:
         """Whether the run has ended."""
-        return self.status in ("completed", "failed", "cancelled")
+        return self.status not in (None, "running")
+
+    def open_children(self) -> list[ChildState]:
+        """Children that have not ended, as far as this run knows."""
+        return [child for child in self.children.values() if child.open]
 
     def waits(self) -> tuple[Wait, ...]:
         """All that the run waits for, oldest first."""
@@ -208,6 +242,9 @@ class RunState:
             )
             for m in self.maps.values()
             if m.status == "started"
+        ]
+        found += [
+            Wait(kind="child", id=c.id, name=c.name, since=c.since) for c in self.open_children()
         ]
         found += self._inputs()
         return tuple(sorted(found, key=lambda wait: (wait.since, wait.id)))
@@ -318,7 +355,14 @@ def _run_retried(state: RunState, event: e.RunRetried) -> None:
         if _is_asked_again(hook, redo):
             lives.open_again(hook.id, hook.step)
             redo.add(hook.id)
-    lives.begin(number, redo, {*state.steps, *state.timers, *state.hooks}, (state.at, event.at))
+    for child in list(state.children.values()):
+        # One that was open was cancelled when the run ended, unless it was abandoned.
+        if child.id in redo or (child.open and child.on_parent_close == "cancel"):
+            del state.children[child.id]
+            lives.start_again(child.id)
+            redo.add(child.id)
+    kept = {*state.steps, *state.timers, *state.hooks, *state.children}
+    lives.begin(number, redo, kept, (state.at, event.at))
 
 
 def _is_asked_again(hook: HookState, redo: Container[str]) -> bool:
@@ -348,6 +392,44 @@ def _attributes_set(state: RunState, event: e.AttributesSet) -> None:
             state.attributes.pop(name, None)
         else:
             state.attributes[name] = text
+
+
+def _run_continued(state: RunState, event: e.RunContinued) -> None:
+    state.status = follow(RUN, state.status, event.type, "the run")
+    state.continued = event
+
+
+def _child(
+    state: RunState, event: e.ChildStarted | e.ChildCancelRequested | e.ChildEnded
+) -> ChildState:
+    child = state.children.get(event.child)
+    if child is None:
+        status = follow(CHILD, None, event.type, event.child)
+        child = ChildState(event.child, event.name, status, event.at)
+        state.children[event.child] = child
+    else:
+        child.status = follow(CHILD, child.status, event.type, event.child)
+    return child
+
+
+def _child_started(state: RunState, event: e.ChildStarted) -> None:
+    child = _child(state, event)
+    child.order = state.last + 1
+    child.run_id = event.run_id
+    child.digest = event.digest
+    child.version = event.version
+    child.input = event.input
+    child.on_parent_close = event.on_parent_close or "cancel"
+
+
+def _child_cancel_requested(state: RunState, event: e.ChildCancelRequested) -> None:
+    _child(state, event).reason = event.reason
+
+
+def _child_ended(state: RunState, event: e.ChildEnded) -> None:
+    child = _child(state, event)
+    child.ending = event.status
+    child.input = ""  # nobody will send for it again
 
 
 def _cancel_requested(state: RunState, event: e.CancelRequested) -> None:
@@ -554,4 +636,8 @@ _APPLY: dict[str, Callable[..., None]] = {
     "TimerStarted": _timer,
     "TimerFired": _timer,
     "TimerCancelled": _timer,
+    "ChildStarted": _child_started,
+    "ChildCancelRequested": _child_cancel_requested,
+    "ChildEnded": _child_ended,
+    "RunContinued": _run_continued,
 }

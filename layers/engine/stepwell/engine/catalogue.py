@@ -6,6 +6,7 @@ were blocked are woken when what is published of their workflow has changed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -94,6 +95,10 @@ class Catalogue:
             cursor = page.cursor
             if cursor is None:
                 return woken
+
+    async def check_text(self, workflow: str, text: str) -> NamedStart:
+        """As `check`, of an input that is JSON text already."""
+        return await self.check(workflow, json.loads(text))
 
     async def check(self, workflow: str, given: Mapping[str, Any]) -> NamedStart:
         """A start by name. Raises `WorkflowNotFound`, `InputRejected`, `PayloadError`.

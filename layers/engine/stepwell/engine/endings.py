@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.core.records import Payload
 from stepwell.errors import NonDeterminismError
 
 
@@ -41,4 +42,13 @@ class Parked:
     reason: str
 
 
-Outcome = Returned | Raised | Cancelled | Blocked | Parked
+@dataclass(frozen=True, slots=True)
+class Continues:
+    """The workflow goes on as a new run with this input and context, as JSON."""
+
+    input: Payload
+    digest: str
+    context: Payload | None = None
+
+
+Outcome = Returned | Raised | Cancelled | Blocked | Parked | Continues

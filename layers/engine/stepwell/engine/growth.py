@@ -28,7 +28,7 @@ class Growth:
 
     `state` and `pending`, the commands without an outcome by id, are looked at as they change. Each
     command without an outcome will bring one event more, its outcome; a new hook, timer or
-    dispatched step also brings one that it began.
+    dispatched step, or a child, also brings one that it began.
     """
 
     def __init__(self, limits: Limits, state: RunState, pending: Mapping[str, object]) -> None:
@@ -69,6 +69,7 @@ class Growth:
             and each not in state.steps
             and each not in state.hooks
             and each not in state.timers
+            and each not in state.children
         }
         more = len(pending) + len(self._announced)
         least = state.volume + more * _LEAST_BYTES
@@ -111,7 +112,7 @@ def warn(
         if getattr(before, limit) < most * _NEAR <= value <= most:
             _LOG.warning(
                 "run %s is near a limit: %d of at most %d %s; above it the run fails, so split the "
-                "work: start a run of its own for what is left",
+                "work: go on as a new run with continue_as_new, or start children",
                 run_id,
                 value,
                 most,

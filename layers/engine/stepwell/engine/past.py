@@ -23,6 +23,7 @@ _OUTCOMES = (
     e.HookFailed,
     e.TimerFired,
 )
+ChildEvent = e.ChildStarted | e.ChildCancelRequested | e.ChildEnded
 
 
 @dataclass(slots=True)
@@ -30,13 +31,15 @@ class Past:
     """Outcomes by what they are of; `asked` are those that code asks for and is not told yet.
 
     `known` are the ids of all that was recorded; `inbox` is what has come into it so far, later
-    entries too. It changes as code asks and is told.
+    entries too. `children` holds what there is to be told of children that code has not asked for
+    since it began again. It changes as code asks and is told.
     """
 
     outcomes: dict[str, e.Event] = field(default_factory=dict)
     known: frozenset[str] = frozenset()
     inbox: dict[str, Payload] = field(default_factory=dict)
     asked: deque[str] = field(default_factory=deque)
+    children: dict[str, list[ChildEvent]] = field(default_factory=dict)
 
     def ask(self, identity: str) -> None:
         """Code asks for something."""
@@ -47,6 +50,10 @@ class Past:
         """An entry has come into the inbox."""
         self.inbox.pop(event.key, None)
         self.inbox[event.key] = event.payload
+
+    def keep(self, event: ChildEvent) -> None:
+        """Something is told of a child that code has not asked for."""
+        self.children.setdefault(event.child, []).append(event)
 
     def next(self) -> e.Event:
         """The outcome that was asked for first."""
@@ -64,7 +71,9 @@ def before_epoch(history: Sequence[e.Event], epoch: int) -> tuple[Past, Sequence
         identity = subject(event)
         if identity is not None:
             known.add(identity)
-            if isinstance(event, _OUTCOMES):
+            if isinstance(event, ChildEvent):
+                past.keep(event)
+            elif isinstance(event, _OUTCOMES):
                 past.outcomes[identity] = event
         elif isinstance(event, e.InboxReceived):
             past.receive(event)
@@ -75,12 +84,12 @@ def before_epoch(history: Sequence[e.Event], epoch: int) -> tuple[Past, Sequence
 
 
 def subject(event: e.Event) -> str | None:
-    """The step, hook or timer of the workflow that an event is about; None for what a step holds
-    and for the run itself."""
+    """The step, hook, timer or child of the workflow that an event is about; None for what a step
+    holds and for the run itself."""
     hook: str | None = getattr(event, "hook", None)
     if hook is not None:
         return hook if getattr(event, "step", None) is None else None
     found: str | None = None
-    for name in ("step", "timer", "map"):
+    for name in ("step", "timer", "map", "child"):
         found = found or getattr(event, name, None)
     return found

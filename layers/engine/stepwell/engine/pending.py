@@ -7,7 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.core.commands import Command, OpenHook, RunStep, StartMap
+from stepwell.core.commands import (
+    CANCEL_OF_CHILD,
+    CancelChild,
+    Command,
+    OpenHook,
+    RunStep,
+    StartMap,
+    StartTimer,
+)
 
 
 @dataclass(slots=True)
@@ -25,4 +33,8 @@ def kind_of(command: Command) -> str:
         return "step"
     if isinstance(command, StartMap):
         return "map"
-    return "hook" if isinstance(command, OpenHook) else "timer"
+    if isinstance(command, OpenHook):
+        return "hook"
+    if isinstance(command, StartTimer):
+        return "timer"
+    return CANCEL_OF_CHILD if isinstance(command, CancelChild) else "child"

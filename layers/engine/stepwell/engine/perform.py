@@ -14,13 +14,23 @@ from heapq import heappop, heappush
 from typing import Any
 
 from stepwell.core import events as e
-from stepwell.core.commands import Command, OpenHook, RunStep, StartMap, StartTimer
+from stepwell.core.commands import (
+    AwaitChild,
+    CancelChild,
+    Command,
+    OpenHook,
+    RunStep,
+    StartChild,
+    StartMap,
+    StartTimer,
+)
 from stepwell.core.decide import unnotified
 from stepwell.core.failure import describe, redact
 from stepwell.core.records import HookRow, Millis
 from stepwell.core.state import HookState, StepState
 from stepwell.engine import dispatch, hooks
 from stepwell.engine.checkpoints import expire_checkpoint
+from stepwell.engine.children import Children
 from stepwell.engine.endings import Raised
 from stepwell.engine.growth import Growth
 from stepwell.engine.lanes import Lanes
@@ -49,6 +59,7 @@ class Performer:
         self._growth = Growth(turn.settings.limits, turn.state, replay.pending)
         self._entries: dict[str, StepEntry] = {}
         self._openings: dict[str, asyncio.Task[None]] = {}
+        self._children = Children(turn, replay)
         self._ready: list[RunStep] = []
         self._lanes = Lanes()
         #: Steps that would not end in the time that is left.
@@ -98,6 +109,9 @@ class Performer:
                 break
             if self._alarms and self._ring():
                 continue
+            if self._children.ready:
+                await self._children.perform()
+                continue
             if self._lost:
                 await self._send_again()
             if not self._ready or (self._progress and not new_steps):
@@ -125,6 +139,9 @@ class Performer:
             return
         elif isinstance(command, OpenHook):
             begins = self._hook_begins(self._turn.state.hooks.get(command.id))
+        elif not isinstance(command, StartTimer):
+            self._place_child(command)
+            return
         else:
             begins = command.due
             if command.id not in self._turn.state.timers:
@@ -156,6 +173,13 @@ class Performer:
 
     def _leave_lane(self, command: RunStep) -> None:
         self._ready += self._lanes.leave(command)
+
+    def _place_child(self, command: StartChild | AwaitChild | CancelChild) -> None:
+        if isinstance(command, AwaitChild) or not self._children.wanted(command):
+            return  # its end comes from outside; or it is started, and now waited for
+        if isinstance(command, StartChild):
+            self._growth.ask(command)
+        self._children.ready.append(command)
 
     @staticmethod
     def _step_begins(known: StepState | None) -> Millis | None:

@@ -30,6 +30,7 @@ from stepwell.core.failure import describe
 from stepwell.core.ids import is_keyed_step, keyed, keyed_step
 from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
+from stepwell.engine.child_calls import ChildCall, ChildCalls, unrecorded_kind
 from stepwell.engine.endings import Blocked, Cancelled, Outcome, Parked, Raised, Returned
 from stepwell.engine.fan_out import NO_INPUT, FanOut
 from stepwell.engine.frames import place_of_author, warn_of_swallower
@@ -64,7 +65,7 @@ _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 UNSET: Any = object()
 
 
-class Replay(Inbound, FanOut):
+class Replay(Inbound, FanOut, ChildCalls):
     """One pass of a workflow over its history, and on from there.
 
     `state` is the fold of the whole log so far; it is looked at, never changed. `texts` holds the
@@ -89,6 +90,7 @@ class Replay(Inbound, FanOut):
         self.fresh: list[Command] = []
         self.withdrawn: list[Command] = []
         self.outcome: Outcome | None = None
+        self._children: dict[str, ChildCall] = {}
         self.replaying = False
         self._workflow = workflow
         self._state = state
@@ -105,6 +107,7 @@ class Replay(Inbound, FanOut):
         #: Outcomes of steps with a key that the code has not asked for yet.
         self._early: dict[str, e.Event] = {}
         self._cancel_told = False
+        self._cancel_told_early = False
         self._thread: WorkflowThread | None = None
         self.remarks = Remarks(state, workflow.context, self._is_behind)
         self.loop = DeterministicLoop(self, state.started.at)  # type: ignore[abstract]
@@ -216,12 +219,8 @@ class Replay(Inbound, FanOut):
     def _unasked(self) -> Iterator[str]:
         """What is recorded of this run and was not asked for, so far."""
         state = self._state
-        recorded = chain(
-            state.maps,
-            state.steps,
-            state.timers,
-            (h.id for h in state.hooks.values() if not h.step),
-        )
+        hooks = (hook.id for hook in state.hooks.values() if not hook.step)
+        recorded = chain(state.maps, state.steps, state.timers, state.children, hooks)
         known = self._past.known
         return (each for each in recorded if each not in self._asked and each not in known)
 
@@ -266,7 +265,7 @@ class Replay(Inbound, FanOut):
         lines: dict[str, Line] = {}
         for identity, wanted in self._asked.items():
             pending = self.pending.get(identity)
-            kind = self._kind(identity) or "step"
+            kind = self._kind(identity) or unrecorded_kind(identity)
             lines[identity] = (kind if pending is None else kind_of(pending.command), wanted)
         return lines
 
@@ -337,10 +336,6 @@ class Replay(Inbound, FanOut):
         elif pending.future is not None:
             pending.future.set_result(None)
 
-    def _cancel_requested(self, event: e.CancelRequested, _: Any) -> None:
-        self._cancel_told = True
-        self._main.cancel(event.reason or "the run was cancelled")
-
     def _ask(self, command: Command) -> None:
         """Note that the code asks for a command. Raises `Suspended` when the pass is over."""
         self._asked[command.id] = command.digest if type(command) is RunStep else None
@@ -372,6 +367,8 @@ class Replay(Inbound, FanOut):
             return "hook"
         if identity in self._state.maps:
             return "map"
+        if identity in self._state.children:
+            return "child"
         return "timer" if identity in self._state.timers else None
 
     def _asks(self) -> str:
@@ -570,5 +567,8 @@ _DELIVERED: dict[str, Callable[[Replay, Any, Any], None]] = {
     "HookClosed": Replay._hook_closed,
     "TimerFired": Replay._timer_fired,
     "InboxReceived": Replay._receive,
+    "ChildStarted": Replay._child_started,
+    "ChildCancelRequested": Replay._child_cancel_requested,
+    "ChildEnded": Replay._child_ended,
     "CancelRequested": Replay._cancel_requested,
 }

@@ -20,13 +20,15 @@ class Limits:
 
     `events` and `bytes` are of its history, `steps` counts all that it asked for. `idle_hops` is
     how many turns in a row may hand over to the next one without having recorded anything, before
-    the run is marked STUCK.
+    the run is marked STUCK. `depth` is how many levels of children may stand below a run that was
+    started from outside: a child below them is not started.
     """
 
     events: int = 5_000
     bytes: int = 2_000_000
     steps: int = 4_000
     idle_hops: int = 20
+    depth: int = 10
 
     def __post_init__(self) -> None:
         for each in fields(self):

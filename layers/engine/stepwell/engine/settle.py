@@ -19,9 +19,9 @@ from stepwell.core.failure import describe
 from stepwell.core.messages import Continue
 from stepwell.core.records import Attention, HookStatus, RunHeader, RunStatus, Wait
 from stepwell.core.state import Alarm, fold
-from stepwell.engine import hooks
+from stepwell.engine import children, continuing, hooks
 from stepwell.engine.dispatch import call_off
-from stepwell.engine.endings import Cancelled, Outcome, Raised, Returned
+from stepwell.engine.endings import Cancelled, Continues, Outcome, Raised, Returned
 from stepwell.engine.journal import Fenced
 from stepwell.engine.replay import Replay
 from stepwell.engine.turn_context import TurnContext
@@ -36,6 +36,7 @@ _STATUS = {
     "completed": RunStatus.COMPLETED,
     "failed": RunStatus.FAILED,
     "cancelled": RunStatus.CANCELLED,
+    "continued": RunStatus.CONTINUED,
     "running": RunStatus.SUSPENDED,
 }
 
@@ -43,7 +44,10 @@ _STATUS = {
 async def finish(
     turn: TurnContext, workflow: WorkflowDefinition, outcome: Outcome, before: Alarm | None
 ) -> None:
-    """End the run: close its open rows, write its last events, then its header, drop the timer."""
+    """End the run: close its open rows, write its last events, then its header; tell other runs.
+
+    The timer is dropped last.
+    """
     await call_off(
         turn, [(step.id, step.order) for step in turn.state.steps.values() if step.order]
     )
@@ -51,8 +55,18 @@ async def finish(
     turn.journal.record(await _last_event(turn, workflow, outcome))
     await turn.journal.flush()
     await write_header(turn)
+    await tell_others(turn)
     if before is not None:
         await turn.ports.timers.cancel(turn.run_id, before.wait_id, before.arm)
+
+
+async def tell_others(turn: TurnContext) -> None:
+    """Tell other runs that this one has ended: its children, and its parent or its successor."""
+    await children.close(turn)
+    if turn.state.continued is not None:
+        await continuing.start_next(turn)
+    else:
+        await children.report(turn)
 
 
 async def _close_rows(turn: TurnContext) -> None:
@@ -80,7 +94,7 @@ async def close_behind(turn: TurnContext) -> None:
 
 async def _last_event(
     turn: TurnContext, workflow: WorkflowDefinition, outcome: Outcome
-) -> e.RunCompleted | e.RunFailed | e.RunCancelled:
+) -> e.RunCompleted | e.RunFailed | e.RunCancelled | e.RunContinued:
     at = turn.journal.now()
     if isinstance(outcome, Cancelled):
         cancel = turn.state.cancel
@@ -88,6 +102,11 @@ async def _last_event(
     if isinstance(outcome, Returned):
         try:
             return e.RunCompleted(at=at, result=await _result(turn, workflow, outcome))
+        except PayloadError as error:
+            return e.RunFailed(at=at, error=describe(error))
+    if isinstance(outcome, Continues):
+        try:
+            return await continuing.continued(turn, workflow, outcome)
         except PayloadError as error:
             return e.RunFailed(at=at, error=describe(error))
     assert isinstance(outcome, Raised)
@@ -228,6 +247,7 @@ async def write_header(turn: TurnContext, attention: Attention | None = None) ->
         result=state.result,
         error=state.error,
         attributes=write_attributes(state.attributes) if state.attributes else None,
+        continued_to=None if state.continued is None else state.continued.next,
     )
     if agreeing != header:
         await _update(turn, replace(agreeing, updated_at=turn.ports.clock.now()))
@@ -253,7 +273,7 @@ def waits_for_nothing() -> Raised:
     """How a run ends whose workflow waits for something that nothing can bring about."""
     return Raised(
         UsageError(
-            "the workflow waits for something that is no step, hook or timer, and none of those is "
+            "the workflow waits for something that is no step, hook, timer or child, and none of those is "
             "left that could end the wait"
         )
     )

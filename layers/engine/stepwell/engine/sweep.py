@@ -28,8 +28,8 @@ from stepwell.core.messages import (
     Wake,
 )
 from stepwell.core.records import Attention, Millis, RunHeader
+from stepwell.engine.headers import header_of
 from stepwell.engine.ports import Ports, TransientError
-from stepwell.engine.turn import header_of
 
 _LOG = logging.getLogger("stepwell.engine")
 #: How late a wake-up may be without anything being wrong: a scheduler's minute, time in the queues.

@@ -26,13 +26,23 @@ from stepwell.core.decide import (
     reference_time,
 )
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.messages import Continue, InboxPut, Message, StartRun, StepAttempt, Wake
-from stepwell.core.records import Attention, HookRow, Millis, RunHeader, RunStatus
+from stepwell.core.messages import (
+    CancelRun,
+    ChildReported,
+    Continue,
+    InboxPut,
+    Message,
+    StartRun,
+    StepAttempt,
+    Wake,
+)
+from stepwell.core.records import Attention, HookRow, Millis, RunHeader
 from stepwell.core.state import Alarm, RunState, fold
-from stepwell.engine import settle
+from stepwell.engine import children, continuing, settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
-from stepwell.engine.endings import Blocked, Parked, Raised
+from stepwell.engine.endings import Blocked, Continues, Parked, Raised
 from stepwell.engine.growth import Extent, warn
+from stepwell.engine.headers import header_of
 from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.perform import FRESH, Performer
 from stepwell.engine.ports import Ports, RunRows, TransientError
@@ -118,6 +128,8 @@ class Engine:
             # Before the log is read: it may be what cannot be read.
             await self._mark_stuck(message.run_id, receive_count)
         rows = await self.ports.store.load(message.run_id)
+        if rows.header is None and isinstance(message, ChildReported):
+            return TurnEnd.NOTHING  # a parent has a header before its child: this one was deleted
         header = rows.header or await self._put_header(message)
         log = [event for commit in rows.commits for event in commit.events]
         state = fold(log)
@@ -126,6 +138,10 @@ class Engine:
         if state.terminal:
             await settle.close_late(turn)
             await settle.write_header(turn)
+            if not turn.settled:
+                await settle.tell_others(turn)
+            if turn.state.continued is not None and isinstance(message, CancelRun):
+                await continuing.forward(turn, message)
             return TurnEnd.NOTHING
         extent = Extent.of(state)
         try:
@@ -139,7 +155,7 @@ class Engine:
     async def _go_on(self, turn: TurnContext, message: Message, log: list[e.Event]) -> TurnEnd:
         before = turn.state.next_alarm()
         await self._settle_decisions(turn, message)
-        decided = self._record_decided(turn, message)
+        decided = self._record_decided(turn, message, await children.endings(turn, message))
         workflow = self._registry.workflow(turn.header.workflow)
         if workflow is None:
             reason = f"workflow {turn.header.workflow!r} is not registered here"
@@ -247,7 +263,9 @@ class Engine:
             turn.inbox[message.entry_id] = await self.ports.store.put_inbox(entry_of(message))
 
     @staticmethod
-    def _record_decided(turn: TurnContext, message: Message) -> list[e.Event]:
+    def _record_decided(
+        turn: TurnContext, message: Message, ended: list[e.ChildEnded]
+    ) -> list[e.Event]:
         events: list[e.Event] = []
         if turn.state.started is None:
             events.append(first_event(turn.header))
@@ -259,6 +277,7 @@ class Engine:
             turn.time,
             turn.steps.values(),
             inbox=turn.inbox.values(),
+            children=ended,
         )
         for event in decided:
             turn.journal.record(event)
@@ -358,6 +377,8 @@ class Engine:
             _LOG.warning("run %s is blocked: %s", turn.run_id, outcome.error)
             await settle.block(turn, str(outcome.error), before)
             return TurnEnd.BLOCKED
+        if isinstance(outcome, Continues) and await continuing.is_cancelled(turn):
+            outcome, held = None, True
         if outcome is None:
             await settle.note_waits(turn, replay)
             if held:
@@ -388,23 +409,3 @@ def _is_settled(delivered: _Delivered, header: RunHeader, state: RunState) -> bo
 def _is_stuck(header: RunHeader) -> bool:
     """Whether a message of the run died, and perhaps not he who worked on it."""
     return header.attention is not None and header.attention.kind == "STUCK"
-
-
-def header_of(message: StartRun) -> RunHeader:
-    """The header of a new run; the same from the message as from the caller."""
-    return RunHeader(
-        run_id=message.run_id,
-        workflow=message.workflow,
-        version=message.version,
-        status=RunStatus.PENDING,
-        input=message.input,
-        input_digest=message.input_digest,
-        seed=message.seed,
-        created_at=message.created_at,
-        updated_at=message.created_at,
-        idempotency_key=message.idempotency_key,
-        tags=message.tags,
-        context=message.context,
-        forked_from=message.forked_from,
-        guards=message.guards,
-    )

@@ -91,6 +91,9 @@ class RunItem(TableItem):
     retry: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
     forked_from: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
     guards: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
+    parent: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
+    continued_from = UnicodeAttribute(null=True)
+    continued_to = UnicodeAttribute(null=True)
 
 
 class CommitItem(TableItem):

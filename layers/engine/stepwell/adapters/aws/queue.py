@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 from stepwell.adapters.aws.clients import Clients, error_code
 from stepwell.core.messages import (
     CancelRun,
+    ChildReported,
     Continue,
     HookDecided,
     InboxPut,
@@ -62,9 +63,9 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
     """What sets a message apart from all others of its run and type. Equal causes are one message.
 
     A start has a fresh seed, a decision is made from what is answered, a timer is one arm of one
-    wait and its time, a report is of one claim on an attempt, what somebody asks of a run has a
-    fresh id, and the two wake-ups carry a cause and nothing else. Two puts of one entry may differ
-    in what they put, and then the row decides which of them counts.
+    wait and its time, a report is of one claim on an attempt, or of one end of a child, what is
+    asked of a run has an id of its own, and the two wake-ups carry a cause and nothing else. Two
+    puts of one entry may differ in what they put, and then the row decides which of them counts.
     """
     match message:
         case StartRun():
@@ -77,6 +78,8 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
             return (message.step, message.order, message.claim)
         case InboxPut():
             return (message.entry_id, message.key, message.payload)
+        case ChildReported():
+            return (message.child_run, message.last_event)
         case CancelRun() | LookAgain() | ResumeRun() | RetryRun():
             return (message.request_id,)
         case Continue() | Wake():

@@ -31,10 +31,11 @@ from stepwell.core.messages import Message, StartRun, load_attempt, load_message
 from stepwell.core.records import Millis
 from stepwell.engine.attempt import StepBusy
 from stepwell.engine.catalogue import Publication
+from stepwell.engine.headers import header_of
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, TransientError
 from stepwell.engine.settings import Settings
-from stepwell.engine.turn import Engine, header_of
+from stepwell.engine.turn import Engine
 
 _LOG = logging.getLogger("stepwell.local")
 #: How long a message stays invisible when the process that holds it has died.

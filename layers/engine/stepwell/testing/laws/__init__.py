@@ -12,6 +12,7 @@ from stepwell.testing.laws.checking import (
     check_history,
     check_run,
 )
+from stepwell.testing.laws.families import check_children, check_families
 from stepwell.testing.laws.inbox import check_entries, check_inbox, check_taken
 from stepwell.testing.laws.lists import check_lists
 from stepwell.testing.laws.log import (
@@ -52,11 +53,13 @@ __all__ = [
     "check_attempts",
     "check_beginning",
     "check_cancels",
+    "check_children",
     "check_commits",
     "check_deployment",
     "check_dispatches",
     "check_entries",
     "check_facts",
+    "check_families",
     "check_folds",
     "check_header",
     "check_history",

@@ -11,6 +11,7 @@ from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event, dump_events
 from stepwell.core.records import RunHeader, is_reference
 from stepwell.testing.facts import VALUES, Lists, RunFacts
+from stepwell.testing.laws.families import check_children, check_families
 from stepwell.testing.laws.inbox import check_entries, check_inbox
 from stepwell.testing.laws.lists import check_lists
 from stepwell.testing.laws.log import (
@@ -73,6 +74,7 @@ def _check_log(events: Sequence[Event]) -> None:
     check_hooks(events)
     check_timers(events)
     check_inbox(events)
+    check_children(events)
     check_folds(events)
 
 
@@ -138,6 +140,7 @@ def check_deployment(
     if promises is not None:
         missing = sorted(promises.run_ids - set(found))
         assert not missing, f"promised to callers, and nothing is known of them: {missing}"
+    check_families(found)
     check_lists(lists, [each.rows.header for each in found.values() if each.rows.header])
 
 

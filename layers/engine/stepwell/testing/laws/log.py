@@ -12,7 +12,7 @@ from stepwell.core.records import Millis
 from stepwell.core.state import RunState, fold
 
 #: Events that end a run.
-ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled)
+ENDS = (e.RunCompleted, e.RunFailed, e.RunCancelled, e.RunContinued)
 _STEP_ENDS = (e.StepCompleted, e.StepFailed)
 _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 #: Up to here a log is cut everywhere, a longer one at so many places; at fewer where it is so long

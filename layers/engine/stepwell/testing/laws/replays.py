@@ -10,7 +10,16 @@ from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.failure import describe
 from stepwell.core.records import Payload
 from stepwell.core.state import fold
-from stepwell.engine.endings import Blocked, Cancelled, Outcome, Parked, Raised, Returned
+from stepwell.engine.child_calls import cancel_id
+from stepwell.engine.endings import (
+    Blocked,
+    Cancelled,
+    Continues,
+    Outcome,
+    Parked,
+    Raised,
+    Returned,
+)
 from stepwell.engine.past import subject
 from stepwell.engine.replay import Replay
 from stepwell.errors import DefinitionError, PayloadError
@@ -94,7 +103,9 @@ def _check_waits(whole: _Pass, body: Sequence[e.Event]) -> None:
     waits |= {hook.id for hook in state.hooks.values() if hook.open and hook.step is None}
     waits |= {each.id for each in state.maps.values() if each.status == "started"}
     waits |= {timer.id for timer in state.timers.values() if timer.status == "started"}
-    new, left = sorted(whole.pending - waits), sorted(waits - whole.pending)
+    # The log tells of a child that it is open, not whether the code waits for it now.
+    children = {child.id for child in state.open_children()}
+    new, left = sorted(whole.pending - waits - children), sorted(waits - whole.pending)
     assert not new, f"the replay of all {len(body)} events asks for something new: {new}"
     assert not left, f"the log waits for what the replay does not wait for: {left}"
 
@@ -106,6 +117,9 @@ def _check_cut(part: _Pass, whole: _Pass, body: Sequence[e.Event], cut: int) -> 
     # When the code has ended, what is left open is closed before that is recorded; and what is
     # decided together is recorded together, also if the first of it ended the code.
     same_end = whole.ended and before == whole.asked and part.told == whole.told
+    # A cancel that was recorded together with what came before goes before going on as a new run.
+    cancelled = any(isinstance(event, e.CancelRequested) for event in body[cut:])
+    same_end |= part.told[0] == "continued" and cancelled
     ended = f"the replay of the first {cut} events ended: {part.told}"
     assert not part.ended or same_end, ended
     same = before == whole.asked[: len(before)]
@@ -117,14 +131,14 @@ def _check_cut(part: _Pass, whole: _Pass, body: Sequence[e.Event], cut: int) -> 
 
 
 def _subject(event: e.Event) -> str | None:
-    """The step, map, hook or timer of the workflow that an event is about."""
-    step: str | None = getattr(event, "step", None)
-    if step is not None:
-        return step
-    found: str | None = (
-        getattr(event, "hook", None) or getattr(event, "timer", None) or getattr(event, "map", None)
-    )
-    return found
+    """The step, map, hook, timer or child of the workflow that an event is about."""
+    if isinstance(event, e.ChildCancelRequested):
+        return cancel_id(event.child)
+    for kind in ("step", "map", "hook", "timer", "child"):
+        found: str | None = getattr(event, kind, None)
+        if found is not None:
+            return found
+    return None
 
 
 def _check_end(whole: _Pass, end: e.Event) -> None:
@@ -133,6 +147,8 @@ def _check_end(whole: _Pass, end: e.Event) -> None:
         assert told == ("returned", end.result), f"{told}, recorded: {end.result}"
     elif isinstance(end, e.RunCancelled):
         assert told == ("cancelled",), f"{told}, recorded: cancelled"
+    elif isinstance(end, e.RunContinued):
+        assert told == ("continued", end.input), f"{told}, recorded: {end}"
     else:
         assert isinstance(end, e.RunFailed)
         # A result that cannot be carried, or a wait for nothing, fails a run after its code.
@@ -153,5 +169,7 @@ def _told(outcome: Outcome | None, workflow: WorkflowDefinition) -> tuple[Payloa
         return ("cancelled",)
     if isinstance(outcome, Parked):
         return ("suspended", outcome.reason)
+    if isinstance(outcome, Continues):
+        return ("continued", outcome.input)
     assert not isinstance(outcome, Blocked), f"blocked: {outcome.error}"
     return ("waiting",)

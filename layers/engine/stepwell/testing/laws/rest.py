@@ -22,6 +22,7 @@ _STATUS = {
     "completed": RunStatus.COMPLETED,
     "failed": RunStatus.FAILED,
     "cancelled": RunStatus.CANCELLED,
+    "continued": RunStatus.CONTINUED,
     "running": RunStatus.SUSPENDED,
 }
 
@@ -120,7 +121,7 @@ def check_open_hooks(state: RunState, rows: Sequence[HookRow]) -> None:
 
 
 def check_waits(state: RunState, facts: RunFacts) -> None:
-    """Whatever the run waits in can be ended: by an open hook, a timer or an attempt.
+    """Whatever the run waits in can be ended: by an open hook, a timer, an attempt or a child.
 
     `check_timer` and `check_attempts` say that these are there.
     """

@@ -1,0 +1,265 @@
+"""Children: starting them, seeing how they ended, cancelling them; telling the parent.
+
+`ChildStarted` holds all that a child begins from and is durable before it is sent for; so is
+`ChildCancelRequested` before the child is asked to end. A turn that dies in between is followed by
+one that does it again, which changes nothing: run id, header and request are functions of the
+events. How a child ended stands in its header; the message about it only says where to look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from stepwell.core import events as e
+from stepwell.core.commands import CancelChild, StartChild
+from stepwell.core.failure import describe
+from stepwell.core.ids import child_run_id, derived_seed
+from stepwell.core.messages import CancelRun, ChildReported, Message, StartRun
+from stepwell.core.records import ChildEnding, Parent, Payload, RunHeader, RunStatus
+from stepwell.core.state import ChildState
+from stepwell.engine.catalogue import Catalogue
+from stepwell.engine.headers import last_link, start_from_turn
+from stepwell.engine.replay import Replay
+from stepwell.engine.turn_context import TurnContext
+from stepwell.errors import Failure, PayloadError, StartError
+
+T = TypeVar("T")
+#: Children that are started, looked at or cancelled at a time.
+_AT_A_TIME = 16
+_CLOSED = "its parent has ended"
+_ENDINGS: dict[RunStatus, ChildEnding] = {
+    RunStatus.COMPLETED: "completed",
+    RunStatus.FAILED: "failed",
+    RunStatus.CANCELLED: "cancelled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What a child begins from, beside what its command says."""
+
+    version: str
+    input: Payload
+
+
+class Children:
+    """Performs the commands about children of one turn."""
+
+    def __init__(self, turn: TurnContext, replay: Replay) -> None:
+        self._turn = turn
+        self._replay = replay
+        #: What is to be done now.
+        self.ready: list[StartChild | CancelChild] = []
+
+    def wanted(self, command: StartChild | CancelChild) -> bool:
+        """Whether it is still to be done: the wait for a child has the id of its start."""
+        pending = self._replay.pending.get(command.id)
+        return pending is not None and pending.command is command
+
+    async def perform(self) -> None:
+        """Record what is ready, make it durable, send it on its way, then tell the code."""
+        commands, self.ready = self.ready, []
+        starts = [each for each in commands if isinstance(each, StartChild)]
+        prepared = await _all(_prepare(self._turn, each) for each in starts)
+        found = {each.id: how for each, how in zip(starts, prepared, strict=True)}
+        recorded: list[e.ChildStarted | e.ChildCancelRequested | e.ChildEnded] = []
+        for command in commands:
+            if self.wanted(command):
+                recorded.append(self._event(command, found.get(command.id)))
+                self._turn.journal.record(recorded[-1])
+        await self._turn.journal.flush()
+        await _all(self._send(event) for event in recorded)
+        for event in recorded:
+            self._replay.feed(event)
+
+    def _event(
+        self, command: StartChild | CancelChild, prepared: _Prepared | Failure | None
+    ) -> e.ChildStarted | e.ChildCancelRequested | e.ChildEnded:
+        at = self._turn.journal.now()
+        if isinstance(command, CancelChild):
+            return e.ChildCancelRequested(
+                at=at, child=command.child, name=command.name, reason=command.reason
+            )
+        generation = self._turn.state.lives.child_generation(command.id)
+        name, run_id = command.child.name, child_run_id(self._turn.run_id, command.id, generation)
+        if not isinstance(prepared, _Prepared):
+            return e.ChildEnded(
+                at=at, child=command.id, name=name, run_id=run_id, status="refused", error=prepared
+            )
+        return e.ChildStarted(
+            at=at,
+            child=command.id,
+            name=name,
+            run_id=run_id,
+            digest=command.digest,
+            version=prepared.version,
+            input=prepared.input,
+            on_parent_close=None if command.on_parent_close == "cancel" else "abandon",
+        )
+
+    async def _send(self, event: e.ChildStarted | e.ChildCancelRequested | e.ChildEnded) -> None:
+        child = self._turn.state.children[event.child]
+        if isinstance(event, e.ChildStarted):
+            await _start(self._turn, child)
+        elif isinstance(event, e.ChildCancelRequested):
+            await _cancel(self._turn, child, child.reason)
+
+
+async def _prepare(turn: TurnContext, command: StartChild) -> _Prepared | Failure:
+    """What the child begins from, or why it cannot."""
+    child, text, version = command.child, command.input, command.child.version
+    depth, most = _depth(turn), turn.settings.limits.depth
+    if depth > most:
+        message = f"it would be {depth} levels below a run that nobody started, the limit is {most}"
+        return Failure("stepwell.errors.ChildTooDeep", message)
+    try:
+        if version is None:
+            start = await Catalogue(turn.ports).check_text(child.name, text)
+            version, text = start.version, start.text
+        return _Prepared(version, await turn.values.put(text, f"input of child {child.name!r}"))
+    except (StartError, PayloadError) as error:
+        return describe(error)
+
+
+def _depth(turn: TurnContext) -> int:
+    parent = turn.header.parent
+    return 1 if parent is None else parent.depth + 1
+
+
+async def _start(turn: TurnContext, child: ChildState) -> None:
+    message = StartRun(
+        run_id=child.run_id,
+        workflow=child.name,
+        version=child.version,
+        input=child.input,
+        input_digest=child.digest,
+        seed=derived_seed(turn.header.seed, child.run_id),
+        created_at=child.since,
+        parent=_link(turn, child),
+    )
+    await start_from_turn(turn.ports, message)
+
+
+def _link(turn: TurnContext, child: ChildState) -> Parent:
+    return Parent(run_id=turn.run_id, child=child.id, depth=_depth(turn))
+
+
+async def _cancel(turn: TurnContext, child: ChildState, reason: str | None) -> None:
+    """Ask the last run of a child's chain to end. The request is the same each time."""
+    header = await last_link(turn.ports, child.run_id)
+    if header is None or header.status in _ENDINGS:
+        return
+    request = f"{turn.run_id}/{child.id}"
+    await turn.ports.queue.send(CancelRun(run_id=header.run_id, request_id=request, reason=reason))
+    await turn.ports.store.request_cancel(header.run_id)
+
+
+async def endings(turn: TurnContext, message: Message) -> list[e.ChildEnded]:
+    """Which open children have ended, as their headers say.
+
+    The child that a message names is looked at. After a turn that may have left things undone all
+    are, and what that turn may not have sent is sent again.
+    """
+    if not turn.settled:
+        return [
+            ended
+            for ended in await _all(_look_again(turn, c) for c in turn.state.open_children())
+            if ended is not None
+        ]
+    child = turn.state.children.get(message.child) if isinstance(message, ChildReported) else None
+    if child is None or not child.open:
+        return []
+    ended = await _ending(turn, child, await _reporting(turn, message, child))
+    return [] if ended is None else [ended]
+
+
+async def _reporting(turn: TurnContext, message: Message, child: ChildState) -> RunHeader | None:
+    """The header of the run that reports, if it is the child's; else of the last one known."""
+    if isinstance(message, ChildReported):
+        header = await turn.ports.store.get_header(message.child_run)
+        if header is not None and header.parent == _link(turn, child):
+            return header
+    return await last_link(turn.ports, child.run_id)
+
+
+async def _look_again(turn: TurnContext, child: ChildState) -> e.ChildEnded | None:
+    header = await last_link(turn.ports, child.run_id)
+    ended = await _ending(turn, child, header)
+    if ended is not None:
+        return ended
+    if header is None or header.last_event == 0:
+        await _start(turn, child)
+    if child.status == "cancelling":
+        await _cancel(turn, child, child.reason)
+    return None
+
+
+async def _ending(
+    turn: TurnContext, child: ChildState, header: RunHeader | None
+) -> e.ChildEnded | None:
+    if header is None:
+        # The turn that recorded the start had sent for the child before it wrote its own header.
+        if child.order > turn.header.last_event:
+            return None
+        return e.ChildEnded(
+            at=turn.time, child=child.id, name=child.name, run_id=child.run_id, status="missing"
+        )
+    ending = _ENDINGS.get(header.status)
+    if ending is None:
+        return None
+    return e.ChildEnded(
+        at=header.updated_at,
+        child=child.id,
+        name=child.name,
+        run_id=header.run_id,
+        status=ending,
+        result=header.result,
+        error=header.error,
+        reason=await _reason(turn, header) if ending == "cancelled" else None,
+    )
+
+
+async def _reason(turn: TurnContext, header: RunHeader) -> str | None:
+    rows = await turn.ports.store.load(header.run_id)
+    last = rows.commits[-1].events[-1] if rows.commits else None
+    return last.reason if isinstance(last, e.RunCancelled) else None
+
+
+async def close(turn: TurnContext) -> None:
+    """Cancel the open children of a run that has ended, but for those that are to go on."""
+    left = [each for each in turn.state.open_children() if each.on_parent_close == "cancel"]
+    await _all(_cancel(turn, child, child.reason or _CLOSED) for child in left)
+
+
+async def report(turn: TurnContext) -> None:
+    """Tell the parent, if there is one, that this run has ended."""
+    parent = turn.header.parent
+    if parent is not None:
+        await turn.ports.queue.send(
+            ChildReported(
+                run_id=parent.run_id,
+                child=parent.child,
+                child_run=turn.run_id,
+                last_event=turn.state.last,
+            )
+        )
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Make all calls, a few at a time; none goes on when this raises."""
+    gate = asyncio.Semaphore(_AT_A_TIME)
+
+    async def one(call: Coroutine[Any, Any, T]) -> T:
+        async with gate:
+            return await call
+
+    ended = await asyncio.gather(*(one(call) for call in calls), return_exceptions=True)
+    found: list[T] = []
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
+        found.append(each)
+    return found
