@@ -22,7 +22,9 @@ REQUIREMENTS := layers/dependencies/requirements.txt
 TYPED := stepwell examples benchmarks
 ENGINE_TESTS := tests/unit tests/histories tests/simulation tests/examples tests/integration \
   $(addprefix --ignore=tests/integration/,api aws cli) \
-  --ignore=tests/simulation/test_interleavings.py
+  --ignore=tests/simulation/test_interleavings.py \
+  $(addprefix --deselect=tests/simulation/test_crash_everywhere.py::test_, \
+  a_second_crash_while_recovering_changes_nothing attempts_that_crash_one_after_the_other_change_nothing)
 TEMPLATES := template.yaml $(wildcard infra/*.yaml)
 ARCHITECTURE ?= arm64
 LOCAL := .aws-sam-local
@@ -78,7 +80,7 @@ test: setup ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # Where Pythons differ: the loop, tasks and threads that replay rests on. Adapters and doors do not,
-# nor do the orders in which processes get on.
+# nor do the orders in which processes get on, nor a second crash after the first.
 .PHONY: test-engine
 test-engine: ## Run the tests of the engine, for one more Python (PYTHON=…, VENV=…)
 	$(MAKE) --no-print-directory test ARGS="$(ENGINE_TESTS) $(ARGS)"
