@@ -113,4 +113,44 @@ KEYS = (
     ),
 )
 
-STEPS = (*AT_MOST_ONCE, *LAZY, *KEYS)
+_SAGAS = "authoring/sagas.py"
+_SAGA = "tests/integration/test_sagas.py::"
+
+SAGAS = (
+    Mutation(
+        id="saga-waits-for-its-branches",
+        module=_SAGAS,
+        was="            await self._wait_for_calls()\n",
+        becomes="            pass\n",
+        protects="what another branch still does is undone too",
+        killed_by=(f"{_SAGA}test_what_other_branches_still_do_is_waited_for_and_undone",),
+    ),
+    Mutation(
+        id="compensation-outlives-a-cancel",
+        module=_SAGAS,
+        within="Saga._undo",
+        was="                if ended:\n                    raise\n",
+        becomes="                raise\n",
+        protects="a compensation under way is carried out though the code is cancelled",
+        killed_by=(f"{_SAGA}test_a_timeout_in_a_compensation_is_told_after_it",),
+    ),
+    Mutation(
+        id="compensations-go-to-the-outer-saga",
+        module=_SAGAS,
+        was="            heir._due += self._due\n",
+        becomes="",
+        protects="a block that went well is undone with the block around it",
+        killed_by=(f"{_SAGA}test_blocks_nest",),
+    ),
+    Mutation(
+        id="one-failed-compensation-does-not-stop-the-others",
+        module=_SAGAS,
+        within="Saga._undo_all",
+        was="                failed.append(problem)\n",
+        becomes="                raise\n",
+        protects="all compensations are tried",
+        killed_by=(f"{_SAGA}test_errors_of_compensations_are_collected",),
+    ),
+)
+
+STEPS = (*AT_MOST_ONCE, *LAZY, *KEYS, *SAGAS)

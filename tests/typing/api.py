@@ -24,6 +24,7 @@ from stepwell import (
     hook,
     now,
     random,
+    saga,
     sleep,
     step,
     step_hook,
@@ -79,6 +80,11 @@ approval = define_hook("approval", Approval)
 async def flow(order: Order, note: str | None = None) -> list[str]:
     assert_type(await charge(order), str)
     assert_type(await charge(order, amount=2), str)
+    assert_type(await charge.with_options(key="a", timeout="5s")(order), str)
+    assert_type(await render.with_options(key="b").aio(order), bytes)
+    async with saga() as undo:
+        undo.add(charge, order)
+    current.logger.info("charged", extra={"order": order.id})
     assert_type(await render.aio(order), bytes)
     assert_type(await ship(order), float)
     assert_type(await pack.aio(order, wrap=True), int)

@@ -13,6 +13,7 @@ from stepwell.authoring.decorators import Result, step, workflow
 from stepwell.authoring.fan_out import Ticket
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT, define_hook, hook, step_hook
 from stepwell.authoring.run_context import set_context
+from stepwell.authoring.sagas import Saga, saga
 from stepwell.authoring.suspension import Suspend
 from stepwell.authoring.timers import now, random, sleep, uuid4
 from stepwell.authoring.versions import patched
@@ -28,6 +29,7 @@ from stepwell.errors import (
     ChildNotFound,
     ChildNotStarted,
     ChildTooDeep,
+    CompensationFailed,
     ConditionNotMet,
     DefinitionError,
     EntryConflict,
@@ -78,6 +80,7 @@ __all__ = [
     "ChildNotStarted",
     "ChildTooDeep",
     "Client",
+    "CompensationFailed",
     "ConditionNotMet",
     "DefinitionError",
     "EntryConflict",
@@ -110,6 +113,7 @@ __all__ = [
     "RunEnded",
     "RunFailed",
     "RunNotFound",
+    "Saga",
     "StackNotFound",
     "StartError",
     "StepFailed",
@@ -130,6 +134,7 @@ __all__ = [
     "patched",
     "random",
     "resume_hook",
+    "saga",
     "save_step_checkpoint",
     "set_attributes",
     "set_context",

@@ -15,6 +15,7 @@
     │   ├── StepTimeout
     │   └── StepInterrupted
     ├── MapFailed                  more items of a map failed than may
+    ├── CompensationFailed         a saga that failed could not undo all of its steps
     ├── ConditionNotMet            a condition that was waited for did not come about
     ├── HookError                  a hook ended without an answer
     │   ├── HookTimeout
@@ -235,6 +236,20 @@ class MapFailed(StepwellError):
         self.map = map
         self.name = name
         self.result = result
+
+
+class CompensationFailed(StepwellError):
+    """A saga failed, and some of what it had done could not be undone: somebody has to look.
+
+    `original` is what made the saga fail, also the `__cause__`; `errors` are those of the
+    compensations, in the order in which they were tried. All others were carried out.
+    """
+
+    def __init__(self, original: BaseException, errors: Sequence[Exception]) -> None:
+        told = "; ".join(str(error) or type(error).__name__ for error in errors)
+        super().__init__(f"{len(errors)} of the compensations failed: {told}")
+        self.original = original
+        self.errors = tuple(errors)
 
 
 class ConditionNotMet(StepwellError):

@@ -9,6 +9,7 @@ same call blocks and returns the value. `coloured` is where that choice is made.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
@@ -39,6 +40,32 @@ class Submitted(ABC):
         """Wait for its result; whoever is cancelled meanwhile does not cancel it."""
 
 
+class SagaContext(ABC):
+    """A block whose steps are undone if it fails."""
+
+    @abstractmethod
+    def begins(
+        self,
+        step: str,
+        definition: StepDefinition,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        outcome: asyncio.Future[Any],
+    ) -> None:
+        """A step that can be undone, by its id, was asked for in the block."""
+
+    @abstractmethod
+    def completed(
+        self,
+        step: str | None,
+        definition: StepDefinition,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        result: Any,
+    ) -> None:
+        """A step of the block has its result, so there is something to undo. No id: no run."""
+
+
 class RunContext(ABC):
     """The workflow side of a run, during one turn."""
 
@@ -50,6 +77,8 @@ class RunContext(ABC):
     replaying: bool
     #: The folder of the local file that the run is in, None elsewhere.
     journal_dir: Path | None = None
+    #: The saga whose block the code of a `def` workflow is in; `async` code has `SAGA`.
+    saga: SagaContext | None = None
 
     @property
     @abstractmethod
@@ -169,6 +198,10 @@ class RunContext(ABC):
         """Work made of primitives, to be awaited as one of them is. Called by an author's word."""
 
     @abstractmethod
+    def note_undone(self, step: str) -> None:
+        """A step is being undone: whoever runs the workflow again has to run it again too."""
+
+    @abstractmethod
     def wait(self, primitive: Coroutine[Any, Any, Any]) -> Any:
         """Block a `def` workflow on a primitive."""
 
@@ -237,6 +270,7 @@ class StepContext(ABC):
 
 RUN: ContextVar[RunContext | None] = ContextVar("stepwell_run", default=None)
 STEP: ContextVar[StepContext | None] = ContextVar("stepwell_step", default=None)
+SAGA: ContextVar[SagaContext | None] = ContextVar("stepwell_saga", default=None)
 
 
 def coloured(context: RunContext | StepContext, primitive: Coroutine[Any, Any, Any]) -> Any:

@@ -15,6 +15,8 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Union, overload
 
 from stepwell.authoring.context import RUN, RunContext
 from stepwell.authoring.fan_out import AsyncFanOut, SyncFanOut
+from stepwell.authoring.inline_steps import compensation_of
+from stepwell.authoring.outside import call
 from stepwell.authoring.registry import registry
 from stepwell.authoring.step_options import (
     check_semantics,
@@ -77,7 +79,8 @@ class AsyncStep(AsyncFanOut[P, R]):
         """Run the step in the current run; outside a run, call the function."""
         run = RUN.get()
         if run is None:
-            return self._function(*args, **kwargs)
+            here: Coroutine[Any, Any, R] = call(self.definition, self._function, args, kwargs)
+            return here
         primitive = run.step(self.definition, args, kwargs, self.key)
         return run.wait(primitive) if run.blocking else primitive
 
@@ -124,7 +127,8 @@ class SyncStep(SyncFanOut[P, R]):
         """
         run = RUN.get()
         if run is None:
-            return self._function(*args, **kwargs)
+            here: R = call(self.definition, self._function, args, kwargs)
+            return here
         if not run.blocking:
             raise UsageError(
                 f"step {self.definition.name!r} is a def step and this workflow is async: "
@@ -137,7 +141,7 @@ class SyncStep(SyncFanOut[P, R]):
         """Run the step in the current `async` workflow. Raises `UsageError` in a `def` one."""
         run = RUN.get()
         if run is None:
-            return _plainly(self._function, *args, **kwargs)
+            return _plainly(self, *args, **kwargs)
         _refuse_blocking(run, self.definition.name)
         return run.step(self.definition, args, kwargs, self.key)
 
@@ -244,6 +248,7 @@ def step(
     dispatch: Dispatch | None = None,
     at_most_once: bool = False,
     commit: StepCommit = "sync",
+    compensate: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, AsyncIterator[Any]]], AsyncStep[P, Any]]: ...
 @overload
 def step(
@@ -255,6 +260,7 @@ def step(
     dispatch: Dispatch | None = None,
     at_most_once: bool = False,
     commit: StepCommit = "sync",
+    compensate: Callable[..., Any] | None = None,
     stream: Literal[False] = False,
 ) -> _StepDecorator: ...
 def step(
@@ -268,6 +274,7 @@ def step(
     dispatch: Dispatch | None = None,
     at_most_once: bool = False,
     commit: StepCommit = "sync",
+    compensate: Callable[..., Any] | None = None,
     stream: bool = False,
 ) -> Any:
     """Declare a step: work whose outcome is recorded once and never done again after that.
@@ -287,6 +294,9 @@ def step(
     perhaps after steps that have seen its outcome; it goes with neither `at_most_once` nor
     `dispatch="worker"`.
 
+    `compensate` undoes the step in a `saga()` block that fails: a step, or a plain function, that
+    is given the step's result and then its arguments.
+
     The body may run more than once (a crash before its outcome is recorded, a retry, a hook in its
     middle): make it idempotent, with `current.idempotency_key` where the outside offers that.
     Raises `DefinitionError` on a bad option or a taken name.
@@ -300,6 +310,7 @@ def step(
         dispatch=dispatch,
         at_most_once=at_most_once,
         commit=commit,
+        compensate=compensate,
         stream=stream,
     )
     return make if function is None else make(function)
@@ -326,6 +337,7 @@ def _make_step(
     dispatch: Dispatch | None,
     at_most_once: bool,
     commit: StepCommit,
+    compensate: Callable[..., Any] | None,
     stream: bool,
 ) -> AsyncStep[..., Any] | SyncStep[..., Any]:
     name = check_name("step", name or str(getattr(function, "__name__", "")))
@@ -355,6 +367,7 @@ def _make_step(
         dispatch=where,
         at_most_once=at_most_once,
         commit=commit,
+        compensate=None if compensate is None else compensation_of(name, function, compensate),
     )
     registry.add_step(definition)
     if colour == "sync":

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from stepwell.authoring.context import RUN
 from stepwell.authoring.step_options import checked_retry, checked_timeout, colour_of
 from stepwell.core.definitions import StepDefinition
-from stepwell.core.ids import check_key, check_name
+from stepwell.core.ids import check_key, check_name, is_name
 from stepwell.core.payload import arguments, returns
 from stepwell.core.records import Millis
 from stepwell.core.retry import RetryPolicy
@@ -62,6 +63,30 @@ def inline_step(
         return _compiled(name, function, limit, policy)
     except TypeError:  # not everything that can be called can be hashed
         return _compiled.__wrapped__(name, function, limit, policy)
+
+
+def compensation_of(
+    name: str, step: Callable[..., Any], compensate: Callable[..., Any]
+) -> StepDefinition:
+    """The step that undoes another one. Raises `DefinitionError` for what cannot."""
+    owner = f"compensation of step {name!r}"
+    try:
+        positional = [
+            parameter
+            for parameter in inspect.signature(step).parameters.values()
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        inspect.signature(compensate).bind(None, *(None for _ in positional))
+    except TypeError as error:
+        raise DefinitionError(
+            f"{owner}: it is given the step's result and then its arguments, as in "
+            f"def undo(result, *args, **kwargs): {error}"
+        ) from None
+    declared = getattr(compensate, _DECORATED, None)
+    if isinstance(declared, StepDefinition):
+        return declared
+    own = str(getattr(compensate, "__name__", ""))
+    return inline_step(own if is_name(own) else f"{name}.undo", compensate)
 
 
 # A step is asked for again on every replay: its types are compiled once.

@@ -41,7 +41,8 @@ class StepDefinition:
 
     `identity="name"` leaves the input out of the step's identity. `chunk` carries streamed output,
     None unless the step streams. `overrides` is what a call with options of its own changes, as
-    `core.overrides` writes it.
+    `core.overrides` writes it. `compensate` undoes the step in a saga that fails: it is given the
+    step's result and then its arguments.
     """
 
     name: str
@@ -57,6 +58,7 @@ class StepDefinition:
     overrides: str | None = None
     at_most_once: bool = False
     commit: StepCommit = "sync"
+    compensate: StepDefinition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

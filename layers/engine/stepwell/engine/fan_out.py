@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from stepwell.authoring.context import RunContext, Submitted
+from stepwell.authoring.context import SAGA, RunContext, Submitted
 from stepwell.core.commands import Command, RunStep, StartMap
 from stepwell.core.definitions import StepDefinition
 from stepwell.core.fan_out import Board, MapOptions
@@ -175,6 +175,7 @@ class FanOut(RunContext):
             call = self._keyed[key] = KeyedStep(key, command, self.loop)
             self.pending[command.id] = Pending(command, call.future)
             self.fresh.append(command)
+            self._join_saga(command, call.future)
             self._tell_early(command.id)
         else:
             call.check(definition.name, command.digest)
@@ -193,7 +194,16 @@ class FanOut(RunContext):
         future = self.loop.create_future()
         self._ask_for(command, future)
         self._check_input(command)
+        self._join_saga(command, future)
         return future
+
+    def _join_saga(self, command: RunStep, future: asyncio.Future[Any]) -> None:
+        """Let the saga that the code is in know of a step that can be undone."""
+        if command.step.compensate is None:
+            return
+        saga = self.saga if self.blocking else SAGA.get()
+        if saga is not None:
+            saga.begins(command.id, command.step, command.args, command.kwargs, future)
 
     def _command(
         self,

@@ -99,6 +99,8 @@ class Replay(Inbound, FanOut, ChildCalls):
         #: In the order of asking, for those who compare passes; steps with their input's digest.
         self._asked: dict[str, str | None] = {}
         self._history: Sequence[e.Event] = ()
+        #: Steps that sagas have begun to undo, in that order.
+        self.undone: dict[str, None] = {}
         self._over = False
         self._past = Past()
         self._late = 0
@@ -429,6 +431,8 @@ class Replay(Inbound, FanOut, ChildCalls):
         future: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
         self.pending[identity] = Pending(command, future)
         self.fresh.append(command)
+        if definition.compensate is not None:
+            self._join_saga(command, future)
         try:
             return await future
         except asyncio.CancelledError:
@@ -461,6 +465,10 @@ class Replay(Inbound, FanOut, ChildCalls):
         early = self._early.pop(identity, None)
         if early is not None:
             _DELIVERED[early.type](self, early, UNSET)
+
+    def note_undone(self, step: str) -> None:
+        """A step is being undone."""
+        self.undone[step] = None
 
     def compose(self, work: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
         """Work made of primitives, to be awaited as one of them is."""
