@@ -25,6 +25,7 @@ def _local(path: str | Path) -> Deployment:
         max_receive_count=MAX_RECEIVES,
     )
     return Deployment(
+        maps=local.ports.maps,
         store=local.store,
         blobs=local.blobs,
         queue=local.queue,
@@ -44,7 +45,9 @@ def _aws(path: str | Path) -> Deployment:
     opened = ExitStack()
     storage = opened.enter_context(open_storage())
     opened.callback(local.close)
-    return replace(local, store=storage.store, blobs=storage.blobs, close=opened.close)
+    return replace(
+        local, maps=storage.maps, store=storage.store, blobs=storage.blobs, close=opened.close
+    )
 
 
 ADAPTERS: dict[str, Callable[[Path], Deployment]] = {

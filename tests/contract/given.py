@@ -26,6 +26,7 @@ from stepwell.core.records import (
     StepRow,
     Wait,
 )
+from stepwell.engine.map_ports import Maps
 from stepwell.engine.ports import Blobs, Consumer, Delivery, Queue, Store, Timers
 
 T = TypeVar("T")
@@ -75,6 +76,7 @@ class Letter(Protocol):
 class Deployment:
     """One adapter's ports, and what a test needs to move the world around them."""
 
+    maps: Maps
     store: Store
     blobs: Blobs
     queue: Queue

@@ -21,6 +21,7 @@ from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 from stepwell.adapters.aws.blobs import S3Blobs
 from stepwell.adapters.aws.clients import Clients
 from stepwell.adapters.aws.items import TableItem
+from stepwell.adapters.aws.maps import DynamoMaps
 from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.store import DynamoStore
 from stepwell.adapters.aws.table import Table
@@ -48,6 +49,7 @@ class Storage:
     table: Table
     store: DynamoStore
     blobs: S3Blobs
+    maps: DynamoMaps
     #: Each attempt at a request, by the name of its operation.
     requests: list[str] = field(default_factory=list)
 
@@ -161,6 +163,7 @@ def open_storage() -> Iterator[Storage]:
             table=table,
             store=DynamoStore(table, clients),
             blobs=S3Blobs(clients, BUCKET),
+            maps=DynamoMaps(table, clients),
         )
 
         def note(event_name: str, **_: Any) -> None:

@@ -20,7 +20,9 @@ class EnvironmentOnAws(Environment):
     def __init__(self, storage: Storage) -> None:
         super().__init__()
         self.meter = Meter(storage.table, REGION)
-        ports = replace(self._local.ports, store=storage.store, blobs=storage.blobs)
+        ports = replace(
+            self._local.ports, store=storage.store, blobs=storage.blobs, maps=storage.maps
+        )
         self._ports = self._crasher.wrap(ports)
         self._engine.close()
         self._engine = self._new_engine()

@@ -22,6 +22,8 @@ _KEYS = {
     "inbox": {"run_id", "entry_id"},
     "steps": {"run_id", "step"},
     "checkpoints": {"run_id", "step"},
+    "map_shards": {"run_id", "map", "map_order", "shard"},
+    "map_items": {"run_id", "map", "map_order", "shard", "member"},
     "chunks": {"run_id", "step", "position"},
     "blobs": {"sha256"},
     "definitions": {"workflow", "digest"},

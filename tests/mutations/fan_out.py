@@ -8,7 +8,127 @@ _MAPS = "tests/integration/test_maps.py::"
 _TICKETS = "tests/integration/test_tickets.py::"
 _LANES = "tests/unit/engine/test_lanes.py::"
 
+_ROWS = "tests/contract/test_maps.py::"
+
+ROWS = (
+    *(
+        Mutation(
+            id=f"{adapter}-map-shard-put-if-absent",
+            module=f"adapters/{adapter}/maps.py",
+            was=was,
+            becomes=becomes,
+            protects="a turn that comes again does not wipe out what a shard has come to",
+            killed_by=(f"{_ROWS}test_a_second_put_of_a_shard_returns_the_one_that_stands[{kind}]",),
+        )
+        for adapter, kind, was, becomes in (
+            (
+                "aws",
+                "aws",
+                "self._table.put(item, ShardItem.pk.does_not_exist())",
+                "self._table.put(item)",
+            ),
+            (
+                "local",
+                "memory",
+                "ON CONFLICT (run_id, map, map_order, shard) DO NOTHING",
+                "ON CONFLICT (run_id, map, map_order, shard) DO UPDATE SET body = excluded.body",
+            ),
+        )
+    ),
+    Mutation(
+        id="aws-map-finish-where-there-is-none",
+        module="adapters/aws/maps.py",
+        was="condition = ShardItem.pk.exists()",
+        becomes="condition = ShardItem.touched != 0",
+        protects="a shard whose run was deleted does not come back",
+        killed_by=(f"{_ROWS}test_where_there_is_no_shard_nothing_is_noted[aws]",),
+    ),
+    Mutation(
+        id="aws-map-lane-holds",
+        module="adapters/aws/maps.py",
+        was="            condition &= ShardItem.lanes[lane] == member\n",
+        becomes="",
+        protects="a lane that is told twice takes one member",
+        killed_by=(f"{_ROWS}test_a_lane_takes_one_member_though_it_is_told_twice[aws]",),
+    ),
+    Mutation(
+        id="local-map-lane-holds",
+        module="adapters/local/maps.py",
+        was="(lane is not None and row.lanes[lane] != member)",
+        becomes="False",
+        protects="a lane that is told twice takes one member",
+        killed_by=(f"{_ROWS}test_a_lane_takes_one_member_though_it_is_told_twice[memory]",),
+    ),
+    Mutation(
+        id="aws-map-count-where-there-is-none",
+        module="adapters/aws/maps.py",
+        was="SHARD_ROW, actions, ShardItem.pk.exists())",
+        becomes="SHARD_ROW, actions, ShardItem.touched != 0)",
+        protects="a map whose run was deleted does not come back",
+        killed_by=(f"{_ROWS}test_where_there_is_no_shard_nothing_is_noted[aws]",),
+    ),
+    Mutation(
+        id="aws-map-cancel-where-there-is-none",
+        module="adapters/aws/maps.py",
+        was="            ShardItem.pk.exists(),\n",
+        becomes="            ShardItem.cancelled != False,\n",
+        protects="a shard whose run was deleted does not come back",
+        killed_by=(f"{_ROWS}test_where_there_is_no_shard_nothing_is_noted[aws]",),
+    ),
+    *(
+        Mutation(
+            id=f"aws-map-item-{n}",
+            module="adapters/aws/maps.py",
+            was=was,
+            becomes=becomes,
+            protects="the outcome of an item that came first stands",
+            killed_by=(f"{_ROWS}{test}[aws]",),
+        )
+        for n, (was, becomes, test) in enumerate(
+            (
+                (
+                    "MapItemItem.pk.does_not_exist() if first else before",
+                    "None if first else before",
+                    "test_the_first_outcome_of_an_item_stands",
+                ),
+                (
+                    "before = MapItemItem.revision == row.revision - 1",
+                    "before = MapItemItem.pk.exists()",
+                    "test_an_outcome_follows_its_claim_once",
+                ),
+            ),
+            1,
+        )
+    ),
+    Mutation(
+        id="aws-map-items-alone",
+        module="adapters/aws/maps.py",
+        was="map_key(key), MapItemItem.sk > items_after())",
+        becomes="map_key(key))",
+        protects="the row of a shard is not taken for one of its items",
+        killed_by=(f"{_ROWS}test_all_items_of_a_shard_come_in_order[aws]",),
+    ),
+    Mutation(
+        id="local-map-item-put-if-absent",
+        module="adapters/local/maps.py",
+        was="ON CONFLICT (run_id, map, map_order, shard, member) DO NOTHING",
+        becomes="ON CONFLICT (run_id, map, map_order, shard, member) DO UPDATE SET "
+        "body = excluded.body",
+        protects="the outcome of an item that came first stands",
+        killed_by=(f"{_ROWS}test_the_first_outcome_of_an_item_stands[memory]",),
+    ),
+    Mutation(
+        id="local-map-item-revision",
+        module="adapters/local/maps.py",
+        was="AND member = ? AND revision = ?",
+        becomes="AND member = ? AND revision <> -? - 1",
+        protects="the outcome of an item that came first stands",
+        killed_by=(f"{_ROWS}test_an_outcome_follows_its_claim_once[memory]",),
+    ),
+)
+
 MUTATIONS = (
+    *ROWS,
     Mutation(
         id="map-lanes",
         module="engine/lanes.py",

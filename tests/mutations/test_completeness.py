@@ -20,6 +20,11 @@ WITHOUT_HARM = {
     ("adapters/local/step_queue.py", "run_id = ?"): "what is shown of a run, and decides nothing",
     ("adapters/local/step_queue.py", "{_HELD}"): "its terms stand in a text of their own",
     ("adapters/local/step_queue.py", "place = ?"): "names the row",
+    ("adapters/local/maps.py", "{_OF}"): "its terms stand in a text of their own",
+    **{
+        ("adapters/local/maps.py", f"{name} = ?"): "names the shard"
+        for name in ("run_id", "map", "map_order", "shard")
+    },
     ("adapters/local/dead_letters.py", "message_id = ?"): "names the row",
 }
 

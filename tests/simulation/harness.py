@@ -179,6 +179,7 @@ def _around(ports: Ports, around: Around) -> Ports:
         blobs=_Around(ports.blobs, around),
         queue=_Around(ports.queue, around),
         steps=_Around(ports.steps, around),
+        maps=_Around(ports.maps, around),
         timers=_Around(ports.timers, around),
         clock=ports.clock,
         ids=ports.ids,

@@ -24,6 +24,7 @@ from stepwell.adapters.aws.handlers.step import StepFunction
 from stepwell.adapters.aws.handlers.sweeper import Sweeper
 from stepwell.adapters.aws.handlers.telemetry import metrics
 from stepwell.adapters.aws.handlers.worker import Worker
+from stepwell.adapters.aws.maps import DynamoMaps
 from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.table import Table
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
@@ -195,6 +196,7 @@ class Deployed:
             table=self.aws.table,
             store=self.aws.store,
             blobs=self.aws.blobs,
+            maps=DynamoMaps(self.aws.table, self.aws.clients),
         )
         return storage.fault(client, operation, *kinds)
 

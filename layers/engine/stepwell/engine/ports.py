@@ -25,6 +25,7 @@ from stepwell.core.records import (
     RunStatus,
     StepRow,
 )
+from stepwell.engine.map_ports import Maps
 from stepwell.errors import StepwellError
 
 T = TypeVar("T")
@@ -291,6 +292,7 @@ class Ports:
     blobs: Blobs
     queue: Queue
     steps: StepQueue
+    maps: Maps
     timers: Timers
     clock: Clock
     ids: Ids

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 from stepwell.engine.ports import Ports
 
 #: Ports whose calls reach the outside; a clock and ids do not fail.
-_OUTSIDE = frozenset({"store", "blobs", "queue", "steps", "timers"})
+_OUTSIDE = frozenset({"store", "blobs", "queue", "steps", "maps", "timers"})
 
 
 class Crash(BaseException):

@@ -3,6 +3,8 @@
 | pk | sk | item |
 |---|---|---|
 | `L#dead-letters` | `<time>#<message>` | a message that nobody could handle |
+| `P#<run>#<map>#<order>#<shard>` | `A` | shard of a dispatched map, or its top (`T`) |
+| `P#<run>#<map>#<order>#<shard>` | `I#<12-digit n>` | item n of that map |
 | `R#<run>` | `A` | header |
 | `R#<run>` | `D#<step>` | dispatched step |
 | `R#<run>` | `E#<12-digit n>` | commit whose first event is n |
@@ -22,6 +24,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from stepwell.core.map_rows import TOP, ShardKey
+
 #: DynamoDB's limits, in bytes.
 PARTITION_KEY_LIMIT = 2048
 SORT_KEY_LIMIT = 1024
@@ -31,6 +35,7 @@ SHARDS = 4
 HEADER = "A"
 #: The last sort key of a load: `$` follows `#`, so every `I#…` is below it.
 LOAD_END = "I$"
+SHARD_ROW = "A"
 WORKFLOWS = "W"
 CURRENT = "current"
 DEAD_LETTERS = "L#dead-letters"
@@ -121,6 +126,24 @@ def shard_of(run_id: str) -> int:
 def shard_key(group: str, shard: int) -> str:
     """The partition of an index that holds one shard of a group: a workflow, a status."""
     return f"{encode(group, PARTITION_KEY_LIMIT - 4)}#{shard}"
+
+
+def map_key(key: ShardKey) -> str:
+    """The partition of one shard of a dispatched map."""
+    shard = "T" if key.shard == TOP else str(key.shard)
+    limit = (PARTITION_KEY_LIMIT - 2 - _DIGITS - _DIGITS - 3) // 2
+    ids = f"{encode(key.run_id, limit)}#{encode(key.map, limit)}"
+    return f"P#{ids}#{key.order}#{shard}"
+
+
+def item_key(index: int) -> str:
+    """The sort key of an item of a map; keys sort as numbers do."""
+    return f"I#{_number(index)}"
+
+
+def items_after() -> str:
+    """What all items of a map sort after."""
+    return "I#"
 
 
 def _number(number: int) -> str:

@@ -14,6 +14,7 @@ from stepwell.adapters.aws.environment import (
     WorkerEnvironment,
     variable_of,
 )
+from stepwell.adapters.aws.maps import DynamoMaps
 from stepwell.adapters.aws.queue import InboxQueue, SqsQueue, SqsStepQueue
 from stepwell.adapters.aws.secret import KeySecret
 from stepwell.adapters.aws.session import open_session, region_of
@@ -109,6 +110,7 @@ def open_aws(
             blobs=blobs,
             queue=queue,
             steps=_steps(environment, clients),
+            maps=DynamoMaps(table, clients),
             timers=_timers(environment, clients, clock, queue),
             clock=clock,
             ids=SystemIds(),

@@ -34,7 +34,7 @@ SqlValue = str | int | bytes | None
 Row = tuple[Any, ...]
 
 #: The version of the tables below; a file says in `user_version` which one it has.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 _MAKING = threading.Lock()
 _OLDEST_SQLITE = (3, 35, 0)  # RETURNING
@@ -263,12 +263,35 @@ CREATE TABLE inbox (
 ALTER TABLE hooks ADD COLUMN question TEXT;
 """
 
+_VERSION_6 = """
+CREATE TABLE map_shards (
+    run_id TEXT NOT NULL,
+    map TEXT NOT NULL,
+    map_order INTEGER NOT NULL,
+    shard INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (run_id, map, map_order, shard)
+) WITHOUT ROWID;
+
+CREATE TABLE map_items (
+    run_id TEXT NOT NULL,
+    map TEXT NOT NULL,
+    map_order INTEGER NOT NULL,
+    shard INTEGER NOT NULL,
+    member INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (run_id, map, map_order, shard, member)
+) WITHOUT ROWID;
+"""
+
 # What each version that a file can have needs to become the present one; 0 is a new file.
 _UPGRADES = {
-    0: _VERSION_2 + _VERSION_3 + _VERSION_4 + _VERSION_5,
-    2: _VERSION_3 + _VERSION_4 + _VERSION_5,
-    3: _VERSION_4 + _VERSION_5,
-    4: _VERSION_5,
+    0: _VERSION_2 + _VERSION_3 + _VERSION_4 + _VERSION_5 + _VERSION_6,
+    2: _VERSION_3 + _VERSION_4 + _VERSION_5 + _VERSION_6,
+    3: _VERSION_4 + _VERSION_5 + _VERSION_6,
+    4: _VERSION_5 + _VERSION_6,
+    5: _VERSION_6,
 }
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 from stepwell.adapters.local.blobs import SqliteBlobs
 from stepwell.adapters.local.clock import SystemClock, SystemIds
 from stepwell.adapters.local.database import Database
+from stepwell.adapters.local.maps import SqliteMaps
 from stepwell.adapters.local.queue import SqliteQueue
 from stepwell.adapters.local.step_queue import SqliteStepQueue
 from stepwell.adapters.local.store import SqliteStore
@@ -75,6 +76,7 @@ def open_ports(
             blobs=blobs,
             queue=queue,
             steps=step_queue,
+            maps=SqliteMaps(database),
             timers=timers,
             clock=clock,
             ids=ids,

@@ -18,7 +18,7 @@ from stepwell.engine.turn import Engine
 from stepwell.testing.crashes import Crash
 
 #: Ports whose calls reach the outside.
-_OUTSIDE = frozenset({"store", "blobs", "queue", "steps", "timers"})
+_OUTSIDE = frozenset({"store", "blobs", "queue", "steps", "maps", "timers"})
 #: What calls change, and what they read as `"?…"`. A crash before one that only reads is one after
 #: the call before it.
 _TOUCHES: dict[str, frozenset[str]] = {
@@ -55,6 +55,15 @@ _TOUCHES: dict[str, frozenset[str]] = {
         "steps.send": "attempts",
         "s.delete": "attempts",
         "s.give_back": "attempts",
+        "steps.send_items": "attempts",
+        "maps.put_shard": "maps",
+        "maps.get_shard": "?maps",
+        "maps.finish": "maps",
+        "maps.count": "maps",
+        "maps.cancel_shard": "maps",
+        "maps.put_item": "maps",
+        "maps.get_item": "?maps",
+        "maps.get_items": "?maps",
         "timers.start": "schedules",
         "timers.cancel": "schedules",
     }.items()
