@@ -406,6 +406,27 @@ def test_a_run_that_is_not_there_takes_no_entry() -> None:
                 env.wait_for(work)
 
 
+MADE_ELSEWHERE = Suspend("made elsewhere")
+
+
+@pytest.mark.parametrize("where", ["step", "workflow"])
+def test_a_suspension_that_was_made_elsewhere_counts(where: str) -> None:
+    @step
+    async def raising() -> None:
+        raise MADE_ELSEWHERE
+
+    @workflow
+    async def raising_flow() -> None:
+        if where == "workflow":
+            raise MADE_ELSEWHERE
+        await raising()
+
+    with Environment() as env:
+        run = env.start(raising_flow)
+        env.run_until_idle()
+        assert [wait.reason for wait in env.get(run).waiting] == ["made elsewhere"]
+
+
 # Outside of a run
 
 

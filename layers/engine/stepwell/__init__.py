@@ -7,11 +7,14 @@ from stepwell.authoring.checkpoints import (
     save_step_checkpoint,
 )
 from stepwell.authoring.children import ChildHandle, continue_as_new, start_child
+from stepwell.authoring.command_hook import CommandFailed, CommandHook
 from stepwell.authoring.conditions import wait_for_condition
 from stepwell.authoring.current import current
 from stepwell.authoring.decorators import Result, step, workflow
 from stepwell.authoring.fan_out import Ticket
+from stepwell.authoring.guards import step_guard
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT, define_hook, hook, step_hook
+from stepwell.authoring.questions import ask
 from stepwell.authoring.run_context import set_context
 from stepwell.authoring.sagas import Saga, saga
 from stepwell.authoring.suspension import Suspend
@@ -60,6 +63,7 @@ from stepwell.errors import (
     RunNotFound,
     StackNotFound,
     StartError,
+    StepBlocked,
     StepFailed,
     StepInterrupted,
     StepTimeout,
@@ -80,6 +84,8 @@ __all__ = [
     "ChildNotStarted",
     "ChildTooDeep",
     "Client",
+    "CommandFailed",
+    "CommandHook",
     "CompensationFailed",
     "ConditionNotMet",
     "DefinitionError",
@@ -116,6 +122,7 @@ __all__ = [
     "Saga",
     "StackNotFound",
     "StartError",
+    "StepBlocked",
     "StepFailed",
     "StepInterrupted",
     "StepTimeout",
@@ -124,6 +131,7 @@ __all__ = [
     "Ticket",
     "UsageError",
     "WorkflowNotFound",
+    "ask",
     "continue_as_new",
     "current",
     "define_hook",
@@ -141,6 +149,7 @@ __all__ = [
     "sleep",
     "start_child",
     "step",
+    "step_guard",
     "step_hook",
     "uuid4",
     "wait_for_condition",

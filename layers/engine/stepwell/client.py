@@ -19,6 +19,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from pydantic import ValidationError
 
 from stepwell.authoring.decorators import Workflow
+from stepwell.authoring.guards import Chain, declared
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event
 from stepwell.core.ids import check_key, check_note, run_id_for
@@ -27,6 +28,7 @@ from stepwell.core.payload import Codec, codec
 from stepwell.core.records import (
     AttentionKind,
     Chunk,
+    Guards,
     HookRow,
     PublishedWorkflow,
     RunHeader,
@@ -144,6 +146,7 @@ class Client:
         self._idempotency_key: str | None = None
         self._tags: tuple[str, ...] = ()
         self._context: Any = None
+        self._guards: Guards | None = None
 
     @classmethod
     def from_env(cls) -> Client:
@@ -168,13 +171,17 @@ class Client:
         idempotency_key: str | None = None,
         tags: tuple[str, ...] = (),
         context: Any = None,
+        prepare_step: Chain = (),
+        review_step: Chain = (),
     ) -> Client:
         """A client whose `start` uses these, apart from the workflow's own arguments.
 
         With an idempotency key the run id follows from workflow and key: starting again with the
         same input gives the same run, running or ended. `context` is what the run's
-        `current.context` is at first, where its workflow declares one. Raises `DefinitionError` on
-        a key that is empty or too long, `UsageError` on too many or too long tags.
+        `current.context` is at first, where its workflow declares one. `prepare_step` and
+        `review_step` are the guards that are asked before and after each step, declared with
+        `@step_guard`. Raises `DefinitionError` on a key that is empty or too long, `UsageError` on
+        too many or too long tags, and on a guard that is not declared.
         """
         if idempotency_key is not None:
             check_key("idempotency", idempotency_key)
@@ -186,6 +193,13 @@ class Client:
         made._idempotency_key = idempotency_key
         made._tags = tags
         made._context = context
+        made._guards = declared(prepare_step, review_step)
+        return made
+
+    def with_guards(self, guards: Guards | None) -> Client:
+        """A client whose `start` gives runs these guards, by the names that a run keeps."""
+        made = copy.copy(self)
+        made._guards = guards
         return made
 
     @overload
@@ -254,6 +268,7 @@ class Client:
             idempotency_key=key,
             tags=self._tags,
             context=start.context,
+            guards=self._guards,
         )
         await self._ports.queue.send(message)
         standing = await self._ports.store.put_header(header_of(message))
@@ -484,13 +499,27 @@ class Client:
         """All entries of a run's inbox, oldest first. Raises `RunNotFound`."""
         return await self._inboxes.entries(run_id)
 
-    async def resume(self, run_id: str, *, actor: str | None = None) -> None:
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        prepare_step: Chain | None = None,
+        review_step: Chain | None = None,
+        actor: str | None = None,
+    ) -> None:
         """Have steps and workflows that raised `Suspend` look again, whether there is input or not.
 
-        A run that waits for nothing of that kind goes on as it is. Raises `RunNotFound`,
-        `RunEnded`.
+        A run that waits for nothing of that kind goes on as it is. With guards, none being an empty
+        list, the run's steps have these from here on; without, those that the run has. Raises
+        `RunNotFound`, `RunEnded`, and `UsageError` on a guard that is not declared.
         """
-        await self._inboxes.resume(run_id, actor)
+        replace = prepare_step is not None or review_step is not None
+        guards = declared(prepare_step or (), review_step or ())
+        await self._inboxes.resume(run_id, actor, replace=replace, guards=guards)
+
+    async def resume_guarded(self, run_id: str, guards: Guards | None) -> None:
+        """As `resume`, with guards by the names that a run keeps."""
+        await self._inboxes.resume(run_id, None, replace=True, guards=guards)
 
     async def cancel(
         self, run_id: str, reason: str | None = None, *, actor: str | None = None

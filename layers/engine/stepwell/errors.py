@@ -13,6 +13,7 @@
     │   └── PayloadTooLarge
     ├── StepFailed                 a step ended without a result
     │   ├── StepTimeout
+    │   ├── StepBlocked
     │   └── StepInterrupted
     ├── MapFailed                  more items of a map failed than may
     ├── CompensationFailed         a saga that failed could not undo all of its steps
@@ -218,6 +219,13 @@ class StepFailed(StepwellError):
 
 class StepTimeout(StepFailed):
     """A step exceeded its declared `timeout` on its last attempt."""
+
+
+class StepBlocked(StepFailed):
+    """A guard did not let the step pass, or failed itself; `message` says why.
+
+    Nothing of the step is recorded but this, so a retry of the run asks its guards again.
+    """
 
 
 class StepInterrupted(StepFailed):

@@ -76,7 +76,7 @@ def hook(
 
     Raises `UsageError` outside a workflow, `DefinitionError` on a bad option.
     """
-    definition = _define(
+    definition = hook_definition(
         name,
         key=key,
         timeout=timeout,
@@ -115,7 +115,7 @@ def step_hook(
 
     Raises `UsageError` outside a step, `HookTimeout` past the deadline with `on_timeout="raise"`.
     """
-    definition = _define(
+    definition = hook_definition(
         name,
         key=key,
         timeout=timeout,
@@ -184,15 +184,17 @@ def define_hook(name: str, payload_schema: type[M]) -> TypedHook[M]:
     return TypedHook(name, payload_schema)
 
 
-def _define(
+def hook_definition(
     name: str,
     *,
     key: str | None,
     timeout: DurationLike | None,
-    on_created: OnCreated | None,
     payload_schema: type[Any] | None,
-    on_timeout: OnTimeout,
+    on_created: OnCreated | None = None,
+    on_timeout: OnTimeout = "raise",
+    question: str | None = None,
 ) -> HookDefinition:
+    """A hook as asked for. Raises `DefinitionError` on a bad option."""
     check_name("hook", name)
     if key is not None:
         check_key("hook", key)
@@ -210,6 +212,7 @@ def _define(
         timeout=_timeout(name, timeout),
         on_created=on_created,
         on_timeout=on_timeout,
+        question=question,
     )
 
 

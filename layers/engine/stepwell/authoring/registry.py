@@ -1,4 +1,4 @@
-"""Which workflows and steps exist, by registered name.
+"""Which workflows, steps and guards exist, by registered name.
 
 Names are global and do not come from module paths, since the same file has another path in Lambda
 than in a test. Two definitions under one name are refused when the second is imported, also in one
@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import TypeVar
 
-from stepwell.core.definitions import StepDefinition, WorkflowDefinition
+from stepwell.core.definitions import GuardDefinition, StepDefinition, WorkflowDefinition
 from stepwell.errors import DefinitionError
 
-D = TypeVar("D", WorkflowDefinition, StepDefinition)
+D = TypeVar("D", WorkflowDefinition, StepDefinition, GuardDefinition)
+_Definition = WorkflowDefinition | StepDefinition | GuardDefinition
 
 
 class Registry:
@@ -25,6 +26,7 @@ class Registry:
     def __init__(self) -> None:
         self._workflows: list[dict[str, WorkflowDefinition]] = [{}]
         self._steps: list[dict[str, StepDefinition]] = [{}]
+        self._guards: list[dict[str, GuardDefinition]] = [{}]
 
     def add_workflow(self, definition: WorkflowDefinition) -> None:
         """Register. Raises `DefinitionError` if the name is taken."""
@@ -36,6 +38,11 @@ class Registry:
         _refuse_taken("step", definition, self._steps[-1].get(definition.name))
         self._steps[-1][definition.name] = definition
 
+    def add_guard(self, definition: GuardDefinition) -> None:
+        """Register. Raises `DefinitionError` if the name is taken."""
+        _refuse_taken("step_guard", definition, self._guards[-1].get(definition.name))
+        self._guards[-1][definition.name] = definition
+
     def workflow(self, name: str) -> WorkflowDefinition | None:
         """The workflow of this name."""
         return self._find(self._workflows, name)
@@ -43,6 +50,10 @@ class Registry:
     def step(self, name: str) -> StepDefinition | None:
         """The step of this name."""
         return self._find(self._steps, name)
+
+    def guard(self, name: str) -> GuardDefinition | None:
+        """The guard of this name."""
+        return self._find(self._guards, name)
 
     def workflows(self) -> Mapping[str, WorkflowDefinition]:
         """All workflows by name."""
@@ -61,13 +72,16 @@ class Registry:
         """
         self._workflows.append({})
         self._steps.append({})
+        self._guards.append({})
         try:
             yield
         finally:
             workflows, steps = self._workflows.pop(), self._steps.pop()
+            guards = self._guards.pop()
             if keep_modules:
                 self._workflows[-1].update(_module_level(workflows))
                 self._steps[-1].update(_module_level(steps))
+                self._guards[-1].update(_module_level(guards))
 
     @staticmethod
     def _find(layers: list[dict[str, D]], name: str) -> D | None:
@@ -83,8 +97,8 @@ def _module_level(layer: dict[str, D]) -> dict[str, D]:
 
 def _refuse_taken(
     kind: str,
-    new: WorkflowDefinition | StepDefinition,
-    old: WorkflowDefinition | StepDefinition | None,
+    new: _Definition,
+    old: _Definition | None,
 ) -> None:
     if old is None or (_place(old) == _place(new) and not _side_by_side(old, new)):
         return
@@ -94,25 +108,23 @@ def _refuse_taken(
     )
 
 
-def _place(definition: WorkflowDefinition | StepDefinition) -> tuple[str, str]:
+def _place(definition: _Definition) -> tuple[str, str]:
     code = _code(definition)
     name = getattr(definition.function, "__qualname__", definition.name)
     return (code.co_filename if code else "an unknown file", name)
 
 
-def _shown(definition: WorkflowDefinition | StepDefinition) -> str:
+def _shown(definition: _Definition) -> str:
     code = _code(definition)
     return f"{code.co_filename}, line {code.co_firstlineno}" if code else "an unknown file"
 
 
-def _code(definition: WorkflowDefinition | StepDefinition) -> CodeType | None:
+def _code(definition: _Definition) -> CodeType | None:
     code = getattr(definition.function, "__code__", None)
     return code if isinstance(code, CodeType) else None
 
 
-def _side_by_side(
-    old: WorkflowDefinition | StepDefinition, new: WorkflowDefinition | StepDefinition
-) -> bool:
+def _side_by_side(old: _Definition, new: _Definition) -> bool:
     """Whether both stand in the code that is running: then nothing was reloaded."""
     before, after = _code(old), _code(new)
     if before is None or after is None or before is after:

@@ -87,6 +87,14 @@ class ChildDefinition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GuardDefinition:
+    """A guard of steps: a function of what is about to be done, which answers what to do."""
+
+    name: str
+    function: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HookDefinition:
     """A hook as asked for: `schema` is the JSON schema of its payload as text, None for any JSON.
 

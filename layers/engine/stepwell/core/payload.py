@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 import typing
 import zlib
 from collections import defaultdict
@@ -208,6 +209,34 @@ class Arguments:
         if plan.var_keyword:
             kwargs.update(values[plan.var_keyword])
         return args, kwargs
+
+    def plain(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call as plain JSON, given as they were given; defaults left out."""
+        values = json.loads(self.encode(args, kwargs))
+        plan = self._plan
+        positional = [values[name] for name in plan.positional[: len(args)]]
+        if plan.var_positional:
+            positional += values[plan.var_positional]
+        named = {
+            name: values[name] if name in plan.by_name else values[plan.var_keyword][name]
+            for name in kwargs
+        }
+        return positional, named
+
+    def from_plain(
+        self, args: list[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments to call the function with, from what `plain` may have given.
+
+        Raises `TypeError` for arguments that the function does not take, or that are no JSON.
+        """
+        given = self._bind(tuple(args), kwargs)
+        try:
+            return self.decode(json.dumps(given, allow_nan=False))
+        except ValueError as error:
+            raise TypeError(f"{self.owner}: {error}") from None
 
     def digest(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The digest of a call: of its canonical JSON by declared type, defaults left out."""

@@ -21,13 +21,15 @@ from typing import Any
 from stepwell.core import events as e
 from stepwell.core.commands import RunStep, Snapshot
 from stepwell.core.decide import closing
-from stepwell.core.definitions import StepDefinition, WorkflowDefinition
+from stepwell.core.definitions import GuardDefinition, StepDefinition, WorkflowDefinition
 from stepwell.core.messages import StepAttempt, StepReported
 from stepwell.core.overrides import overridden
 from stepwell.core.payload import codec
 from stepwell.core.records import Attention, HookRow, HookStatus, Millis, RunHeader, StepRow
 from stepwell.core.state import RunState, StepState, fold
+from stepwell.engine.chains import GuardChain, UnknownGuard, found
 from stepwell.engine.checkpoints import expire_checkpoint
+from stepwell.engine.guarding import GuardedEntry
 from stepwell.engine.journal import AttemptJournal, Fenced
 from stepwell.engine.outcomes import interrupted_event, log_failure, outcome_event
 from stepwell.engine.ports import Ports, RunRows, TransientError
@@ -90,6 +92,7 @@ class Means:
     pool: ThreadPool
     notifiers: ThreadPool
     fraction: Callable[[], float]
+    guard: Callable[[str], GuardDefinition | None]
     workflow: Callable[[str], WorkflowDefinition | None]
 
 
@@ -170,10 +173,12 @@ class _Attempt:
         self._values = Values(means.ports.blobs, means.settings.sizes)
         self._checkpointed = False
         self._called_off = False
+        self._chain: GuardChain | None = None
 
     async def begin(self, before: StepRow | None) -> AttemptEnd:
         """Claim the row, make the attempt and report it."""
         command = await self._command()
+        self._chain = await self._guards()
         claimed = await self._claim(before)
         try:
             events = await self._run(command, claimed)
@@ -296,6 +301,16 @@ class _Attempt:
         header = replace(self._header, attention=attention, updated_at=now)
         await self._means.ports.store.update_header(header, over=self._header)
 
+    async def _guards(self) -> GuardChain | None:
+        """The guards of the run's steps. Raises `TransientError` where one is not known here."""
+        if self._state.guards is None:
+            return None
+        try:
+            return found(self._state.guards, self._means.guard)
+        except UnknownGuard as error:
+            await self._mark_blocked(str(error))
+            raise TransientError(str(error)) from error
+
     async def _run(self, command: RunStep, claimed: StepRow) -> tuple[e.Event, ...] | None:
         loop = asyncio.get_running_loop()
         context = self._context(loop.time())
@@ -307,7 +322,9 @@ class _Attempt:
             if not ended.done():
                 ended.set_result(outcome)
 
-        entry = StepEntry(replace(context, confirm=partial(self._confirm, claimed)), command, take)
+        context = replace(context, confirm=partial(self._confirm, claimed))
+        made = StepEntry if context.guards is None else GuardedEntry
+        entry = made(context, command, take)
         entry.start()
         try:
             if not await self._watched(entry, ended, claimed):
@@ -354,6 +371,7 @@ class _Attempt:
             overtakes=self._received.receive_count > 1 or self._known.attempts > 1,
             settled=True,
             ends_at=None if left is None else now + means.settings.usable(left) / 1000,
+            guards=self._chain,
         )
 
     async def _confirm(self, claimed: StepRow, hook: HookRow) -> None:

@@ -33,6 +33,7 @@ from stepwell.engine.checkpoints import expire_checkpoint
 from stepwell.engine.children import Children
 from stepwell.engine.endings import Raised
 from stepwell.engine.growth import Growth
+from stepwell.engine.guarding import GuardedEntry
 from stepwell.engine.lanes import Lanes
 from stepwell.engine.outcomes import (
     failed_event,
@@ -57,6 +58,7 @@ class Performer:
         self._replay = replay
         self._fraction = fraction
         self._growth = Growth(turn.settings.limits, turn.state, replay.pending)
+        self._entry = StepEntry if turn.guards is None else GuardedEntry
         self._entries: dict[str, StepEntry] = {}
         self._openings: dict[str, asyncio.Task[None]] = {}
         self._children = Children(turn, replay)
@@ -231,7 +233,7 @@ class Performer:
             elif self._was_interrupted(command):
                 continue
             elif command.step.dispatch == "inline":
-                ready.append(StepEntry(self._turn, command, self._report_entry))
+                ready.append(self._entry(self._turn, command, self._report_entry))
             else:
                 dispatched.append(command)
             self._progress = True

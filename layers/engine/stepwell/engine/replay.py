@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from stepwell.authoring.context import RUN, STEP
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
+from stepwell.authoring.suspension import Suspend
 from stepwell.core import events as e
 from stepwell.core.attributes import Scalar
 from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
@@ -49,6 +50,7 @@ from stepwell.errors import (
     KeyConflict,
     NonDeterminismError,
     PayloadError,
+    StepBlocked,
     StepFailed,
     StepInterrupted,
     StepTimeout,
@@ -56,7 +58,12 @@ from stepwell.errors import (
     UsageError,
 )
 
-_FAILED = {"error": StepFailed, "timeout": StepTimeout, "interrupted": StepInterrupted}
+_FAILED = {
+    "error": StepFailed,
+    "timeout": StepTimeout,
+    "interrupted": StepInterrupted,
+    "guard": StepBlocked,
+}
 #: How often code may ask for something after its pass is over before it is stopped for good.
 _LATE_LIMIT = 1_000
 _STEP_ENDS = (e.StepCompleted, e.StepFailed)
@@ -203,6 +210,8 @@ class Replay(Inbound, FanOut, ChildCalls):
         except asyncio.CancelledError as error:
             # Only a cancellation that somebody asked for ends a run as cancelled.
             return Cancelled() if self._cancel_told else Raised(error)
+        except Suspend as error:  # one that was made elsewhere
+            return Parked(error.reason)
         except BaseException as error:  # whatever the workflow raised is its outcome
             return Raised(error)
 

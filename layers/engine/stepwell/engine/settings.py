@@ -46,7 +46,8 @@ class Settings:
     `turn_time` after how long a turn starts no more steps and hands over to the next one;
     `notify_retry` how often `on_created` of a workflow's hook is tried; `settle_time` how much of
     the time before its process ends a turn keeps for making durable what it did; `limits` how large
-    a run may grow; `journal_dir` the folder of the file that a local engine works on.
+    a run may grow; `journal_dir` the folder of the file that a local engine works on;
+    `guard_time` how long the guards of a step may take together, before it and after it.
     """
 
     keyring: Keyring
@@ -58,6 +59,7 @@ class Settings:
     notify_retry: RetryPolicy = field(default_factory=RetryPolicy)
     limits: Limits = field(default_factory=Limits)
     journal_dir: Path | None = None
+    guard_time: Millis = 60_000
 
     def usable(self, time_left: Millis) -> Millis:
         """How much of the time before a process ends its work may take: at least half of it."""

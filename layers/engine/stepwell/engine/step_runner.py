@@ -22,13 +22,14 @@ from stepwell.authoring.checkpoints import checkpoint_type
 from stepwell.authoring.context import STEP, StepContext, never_awaited
 from stepwell.authoring.decorators import Result
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
+from stepwell.authoring.suspension import Suspend
 from stepwell.core.commands import RunStep
 from stepwell.core.definitions import HookDefinition
 from stepwell.core.failure import describe, redact
 from stepwell.core.ids import counted, inside, keyed
 from stepwell.core.inbox import Inbox
 from stepwell.core.payload import codec
-from stepwell.core.records import Checkpoint, Payload
+from stepwell.core.records import Checkpoint, Millis, Payload
 from stepwell.engine import hooks
 from stepwell.engine.checkpoints import standing_checkpoint, take_over
 from stepwell.engine.journal import Fenced
@@ -149,13 +150,22 @@ class StepEntry(StepContext):
 
     def start(self) -> None:
         """Begin the entry as a task of the turn's loop."""
-        timeout, self.deadline = self.command.step.timeout, self._turn.ends_at
+        self._limit(self.command.step.timeout)
+        self._begin()
+
+    def _limit(self, timeout: Millis | None) -> None:
+        """End the attempt when this time has passed from now on, or its process will end."""
+        self.deadline = self._turn.ends_at
+        if self._timer is not None:
+            self._timer.cancel()
         if timeout is not None:
             limit = self._loop.time() + timeout / 1000
             self.deadline = limit if self.deadline is None else min(limit, self.deadline)
         if self.deadline is not None:
             self._began = self._loop.time()
             self._timer = self._loop.call_at(self.deadline, self._time_out)
+
+    def _begin(self) -> None:
         context = contextvars.copy_context()
         context.run(STEP.set, self)
         # Where Python can, a body that never waits ends right here, without a round of the loop.
@@ -175,6 +185,9 @@ class StepEntry(StepContext):
             outcome = await self._body()
         except KeyboardInterrupt:
             raise
+        except Suspend as error:  # perhaps one that was made elsewhere
+            self.suspend(error.reason)
+            outcome = self._waiting()
         except BaseException as error:  # everything else a body raises becomes an outcome
             outcome = Failed(error, redact(describe(error), self._tokens), "error")
         if self._broken is not None:

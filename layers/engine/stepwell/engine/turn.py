@@ -40,6 +40,7 @@ from stepwell.core.records import Attention, HookRow, Millis, RunHeader
 from stepwell.core.state import Alarm, RunState, fold
 from stepwell.engine import children, continuing, settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
+from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.endings import Blocked, Continues, Parked, Raised
 from stepwell.engine.growth import Extent, warn
 from stepwell.engine.headers import header_of
@@ -162,6 +163,13 @@ class Engine:
             _LOG.warning("run %s is blocked: %s", turn.run_id, reason)
             await settle.block(turn, reason, before)
             return TurnEnd.BLOCKED
+        if turn.state.guards is not None:
+            try:
+                turn = replace(turn, guards=found(turn.state.guards, self._registry.guard))
+            except UnknownGuard as error:
+                _LOG.warning("run %s is blocked: %s", turn.run_id, error)
+                await settle.block(turn, str(error), before)
+                return TurnEnd.BLOCKED
         return await self._replay(turn, workflow, [*log, *decided], before)
 
     async def run_attempt(
@@ -185,6 +193,7 @@ class Engine:
             notifiers=self._notifiers,
             fraction=self._fraction,
             workflow=self._registry.workflow,
+            guard=self._registry.guard,
         )
         received = Received(
             attempt=attempt,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from stepwell.core.records import HookRow, InboxRow, Millis, Payload, RunHeader, StepRow
 from stepwell.core.state import RunState
+from stepwell.engine.chains import GuardChain
 from stepwell.engine.journal import Journal
 from stepwell.engine.ports import Ports
 from stepwell.engine.puts import Puts
@@ -28,8 +29,9 @@ class TurnContext:
     when an attempt is cut off because its process will end; None where it does not. `idle` counts
     the turns in a row before this one that handed over and had recorded nothing. `confirm` is
     called with each row of a hook that was put, before anybody is told of it; it raises when nobody
-    waits for that hook any more. None in a turn: there the log's own fence tells. `inbox` holds the
-    entries of the inbox by id; `texts` the JSON of values in it that are kept as blobs.
+    waits for that hook any more. None in a turn: there the log's own fence tells.
+    `guards` are those of the run's steps, None without. `inbox` holds the entries of the inbox by
+    id; `texts` the JSON of values in it that are kept as blobs.
     """
 
     header: RunHeader
@@ -50,6 +52,7 @@ class TurnContext:
     ends_at: float | None = None
     idle: int = 0
     confirm: Callable[[HookRow], Awaitable[None]] | None = None
+    guards: GuardChain | None = None
     inbox: dict[str, InboxRow] = field(default_factory=dict)
     texts: dict[Payload, str] = field(default_factory=dict)
 

@@ -79,6 +79,7 @@ class Environment:
         sizes: Sizes | None = None,
         limits: Limits | None = None,
         turn_time: Millis = 90_000,
+        guard_time: Millis = 60_000,
         unchecked: str | None = None,
     ) -> None:
         self.clock = SkippingClock(int(start.timestamp() * 1000))
@@ -96,6 +97,7 @@ class Environment:
             sizes=sizes or Sizes(),
             limits=limits or Limits(),
             turn_time=turn_time,
+            guard_time=guard_time,
             step_grace=200,
         )
         self._engine = self._new_engine()
