@@ -38,6 +38,7 @@ from stepwell.authoring.decorators import Workflow
 from stepwell.client import RunHandle
 from stepwell.errors import HookFailed
 from stepwell.testing import Environment
+from tests.simulation import options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -493,5 +494,18 @@ SCENARIOS = (
         script=lambda env, run: answer(env, run, "right", "yes"),
     ),
     Scenario(name="map", workflow=mapped, script=_item),
+    Scenario(name="keyed", workflow=options.keyed, script=lambda env, run: env.advance("2h")),
+    Scenario(
+        name="lazy",
+        workflow=options.lazy,
+        script=lambda env, run: answer(env, run, "question", "f"),
+    ),
+    Scenario(name="polled", workflow=options.polled, script=lambda env, run: env.advance("2h")),
+    Scenario(name="undone", workflow=options.undone),
+    Scenario(
+        name="undone by cancel",
+        workflow=options.undone_by_cancel,
+        script=lambda env, run: env.cancel(run, "not wanted"),
+    ),
     Scenario(name="def workflow", workflow=blocking, script=_blocking),
 )

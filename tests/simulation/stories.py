@@ -16,6 +16,7 @@ from examples.outside import outside
 from stepwell.authoring.decorators import Workflow
 from stepwell.client import Client
 from stepwell.testing.simulation import Simulation
+from tests.simulation import options
 from tests.simulation import scenarios as s
 
 APPROVED = {"approved": True, "reviewer": "Grace"}
@@ -101,6 +102,12 @@ STORIES = (
     _story("asked elsewhere, cancelled", s.asked_elsewhere, answers=(("far", 1),), cancelled=True),
     _story("outrun elsewhere", s.outrun_elsewhere, answers=(("right", "yes"), ("left", "no"))),
     _story("map", s.mapped, answers=(("item", "yes"), ("item", "no")), cancelled=True),
+    _story("keyed", options.keyed, cancelled=True),
+    _story("lazy", options.lazy, answers=(("question", "f"), ("question", "g"))),
+    _story("polled", options.polled, cancelled=True),
+    _story("undone", options.undone, cancelled=True),
+    _story("undone by cancel", options.undone_by_cancel, cancelled=True),
+    _story("once", options.once, cancelled=True),
     _story("def workflow", s.blocking, answers=(("question", 42),)),
 )
 BY_NAME: dict[str, Story] = {story.name: story for story in STORIES}
