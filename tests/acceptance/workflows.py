@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from examples.agent import workflow as agent
 from examples.approval import workflow as approval
-from tests.acceptance import carrying, deployments, doing, waiting
+from tests.acceptance import carrying, deployments, doing, options, waiting
 from tests.simulation import scenarios as simulated
 
-__all__ = ["agent", "approval", "carrying", "deployments", "doing", "simulated", "waiting"]
+__all__ = [
+    "agent",
+    "approval",
+    "carrying",
+    "deployments",
+    "doing",
+    "options",
+    "simulated",
+    "waiting",
+]

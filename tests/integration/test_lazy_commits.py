@@ -166,6 +166,36 @@ def test_a_lazy_step_that_leaves_hooks_is_over_before_they_are_closed() -> None:
         assert env.result(runs[-1]) == "late"
 
 
+@pytest.mark.parametrize("where", ["workflow", "step"])
+def test_an_answer_does_not_overtake_what_led_to_its_question(env: Environment, where: str) -> None:
+    """The process dies when the question is out; it is answered before the next turn."""
+
+    @step(commit="lazy")
+    async def parse() -> str:
+        return "parsed"
+
+    async def tell(_: str) -> None:
+        env.crash_at(1)
+
+    @step
+    async def ask() -> str:
+        answer: str = await step_hook("question", on_created=tell)
+        return answer
+
+    @workflow
+    async def flow() -> str:
+        first = await parse()
+        if where == "workflow":
+            return f"{first} {await hook('question', on_created=tell)}"
+        return f"{first} {await ask()}"
+
+    run = env.start(flow)
+    env.take_turn()
+    env.resume_hook(env.hooks(run)[0].token, "answered")
+    env.run_until_idle()
+    assert env.result(run) == "parsed answered"
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -22,7 +22,7 @@ async def put_row(
 ) -> HookRow:
     """Make sure of the hook's row; the one that is there already stands."""
     # The row lets the world in: what led to it must be durable first.
-    if turn.journal.needs_flush:
+    if turn.journal.behind:
         await turn.journal.flush()
     now = turn.journal.now()
     deadline = None if definition.timeout is None else now + definition.timeout
@@ -110,7 +110,7 @@ async def close_all(turn: TurnContext, hook_ids: Sequence[str]) -> None:
     # What made them unwanted must be durable before: after a crash in between, the next turn would
     # tell of a row that it finds closed to code that still waits for it.
     pending = [each for each in hook_ids if not record_decision(turn, turn.rows[each])]
-    if pending and turn.journal.needs_flush:
+    if pending and turn.journal.behind:
         await turn.journal.flush()
     for hook_id in pending:
         await _close(turn, hook_id)

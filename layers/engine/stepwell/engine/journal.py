@@ -49,6 +49,8 @@ class Journal:
         self.loaded = state.last
         #: The number of the last event that must be durable before an effect.
         self._needed = 0
+        #: The number of the last event that is more than the start.
+        self._told = 0
         self._commits = 0
         self._committing = False
         self._waiting: list[asyncio.Future[None]] = []
@@ -68,7 +70,10 @@ class Journal:
         """
         self.state.apply(event)
         self._buffer.append(event)
-        if not lazy and type(event) is not RunStarted:
+        if type(event) is RunStarted:
+            return
+        self._told = self.state.last
+        if not lazy:
             self._needed = self.state.last
 
     @property
@@ -88,6 +93,15 @@ class Journal:
         The first event alone does not: it is a function of the header, which is durable.
         """
         return self._needed >= self._next
+
+    @property
+    def behind(self) -> bool:
+        """Whether a `flush` has to come before the outside is let in, or shut out.
+
+        What it does then is recorded by the next turn, which must know what led to it: lazy events
+        count as well.
+        """
+        return self._told >= self._next
 
     async def flush(self) -> None:
         """Make all that is recorded durable. Raises `Fenced` if another turn wrote meanwhile."""
@@ -154,6 +168,11 @@ class AttemptJournal(Journal):
     @property
     def needs_flush(self) -> bool:
         """What led to the attempt was durable before it began."""
+        return False
+
+    @property
+    def behind(self) -> bool:
+        """As above."""
         return False
 
     async def flush(self) -> None:

@@ -407,9 +407,7 @@ class Performer:
         event = outcome_event(entry, outcome, self._turn.journal.now(), self._fraction())
         log_failure(self._turn.run_id, event)
         if isinstance(event, e.StepCompleted | e.StepFailed):
-            # Before a step's hooks are closed it must be durable that it is over.
-            lazy = command.step.commit == "lazy" and not hooks.open_hooks_of(self._turn, command.id)
-            self._turn.journal.record(event, lazy=lazy)
+            self._turn.journal.record(event, lazy=command.step.commit == "lazy")
             if entry.checkpointed and isinstance(event, e.StepCompleted):
                 self._dead_checkpoints.append(command.id)
             value = getattr(outcome, "value", None)
