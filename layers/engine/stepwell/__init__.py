@@ -1,6 +1,7 @@
 """Stepwell: durable functions on AWS Lambda that you own."""
 
 from stepwell.authoring.attributes import set_attributes
+from stepwell.authoring.cancellation import shield
 from stepwell.authoring.checkpoints import (
     delete_step_checkpoint,
     load_step_checkpoint,
@@ -38,6 +39,7 @@ from stepwell.errors import (
     EntryConflict,
     Failure,
     FatalError,
+    ForkRefused,
     HookAlreadyDecided,
     HookError,
     HookExpired,
@@ -51,6 +53,7 @@ from stepwell.errors import (
     LimitExceeded,
     MapFailed,
     NonDeterminismError,
+    NotRetryable,
     PayloadError,
     PayloadRejected,
     PayloadTooLarge,
@@ -60,6 +63,7 @@ from stepwell.errors import (
     RunCancelled,
     RunEnded,
     RunFailed,
+    RunNotEnded,
     RunNotFound,
     StackNotFound,
     StartError,
@@ -92,6 +96,7 @@ __all__ = [
     "EntryConflict",
     "Failure",
     "FatalError",
+    "ForkRefused",
     "HookAlreadyDecided",
     "HookError",
     "HookExpired",
@@ -107,6 +112,7 @@ __all__ = [
     "MapFailed",
     "MapResult",
     "NonDeterminismError",
+    "NotRetryable",
     "PayloadError",
     "PayloadRejected",
     "PayloadTooLarge",
@@ -118,6 +124,7 @@ __all__ = [
     "RunCancelled",
     "RunEnded",
     "RunFailed",
+    "RunNotEnded",
     "RunNotFound",
     "Saga",
     "StackNotFound",
@@ -146,6 +153,7 @@ __all__ = [
     "save_step_checkpoint",
     "set_attributes",
     "set_context",
+    "shield",
     "sleep",
     "start_child",
     "step",

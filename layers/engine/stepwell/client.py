@@ -12,18 +12,15 @@ import importlib
 import json
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
-
-from pydantic import ValidationError
 
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.guards import Chain, declared
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event
 from stepwell.core.ids import check_key, check_note, run_id_for
-from stepwell.core.messages import CancelRun, StartRun, Wake, load_message
+from stepwell.core.messages import StartRun, Wake
 from stepwell.core.payload import Codec, codec
 from stepwell.core.records import (
     AttentionKind,
@@ -41,8 +38,10 @@ from stepwell.engine.catalogue import (
     NamedStart,
     Publication,
 )
+from stepwell.engine.control import send_kept
 from stepwell.engine.headers import chain_of, header_of, last_link
 from stepwell.engine.inboxes import InboxEntry, Inboxes
+from stepwell.engine.operating import Operating
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
 from stepwell.engine.progress import MapProgress, progress_of
@@ -142,6 +141,7 @@ class Client:
         self._catalogue = Catalogue(ports)
         self._answering = Answering(ports, settings.keyring, self._values)
         self._inboxes = Inboxes(ports, self._values)
+        self._operating = Operating(ports)
         # What `with_options` changes.
         self._idempotency_key: str | None = None
         self._tags: tuple[str, ...] = ()
@@ -389,7 +389,7 @@ class Client:
                 raise RunNotFound(link)
             link = header.run_id
             over = header.status.terminal and header.continued_to is None
-            return over or header.attention is not None
+            return over or (header.attention is not None and not header.paused)
 
         if not await poll(ended, timeout):
             raise ResultTimeout(run_id, f"has not ended within {timeout}; it goes on")
@@ -507,45 +507,70 @@ class Client:
         review_step: Chain | None = None,
         actor: str | None = None,
     ) -> None:
-        """Have steps and workflows that raised `Suspend` look again, whether there is input or not.
+        """Let a paused run go on; one that is not paused, look again for input.
 
-        A run that waits for nothing of that kind goes on as it is. With guards, none being an empty
-        list, the run's steps have these from here on; without, those that the run has. Raises
-        `RunNotFound`, `RunEnded`, and `UsageError` on a guard that is not declared.
+        The end of a pause wakes the run; a note that it had before, that it is blocked or stuck,
+        stands again. Otherwise steps and workflows that raised `Suspend` look again, whether there
+        is input or not; a run that waits for nothing of that kind goes on as it is.
+
+        With guards, none being an empty list, the run's steps have these from here on; without,
+        those that the run has. Raises `RunNotFound`, `RunEnded`, and `UsageError` on a guard that
+        is not declared.
         """
         replace = prepare_step is not None or review_step is not None
         guards = declared(prepare_step or (), review_step or ())
-        await self._inboxes.resume(run_id, actor, replace=replace, guards=guards)
+        if not await self._operating.resume(run_id) or replace:
+            await self._inboxes.resume(run_id, actor, replace=replace, guards=guards)
 
     async def resume_guarded(self, run_id: str, guards: Guards | None) -> None:
         """As `resume`, with guards by the names that a run keeps."""
+        await self._operating.resume(run_id)
         await self._inboxes.resume(run_id, None, replace=True, guards=guards)
 
     async def cancel(
-        self, run_id: str, reason: str | None = None, *, actor: str | None = None
-    ) -> None:
+        self,
+        run_id: str,
+        reason: str | None = None,
+        *,
+        actor: str | None = None,
+        wait: bool | DurationLike = False,
+        force: bool = False,
+    ) -> RunStatus:
         """Ask for a run to be cancelled; it ends cancelled unless it was ending already.
 
-        Of a run that has gone on as a new one, the last link is cancelled, also if it goes on again
+        The workflow gets `CancelledError` where it waits, so that its cleanup runs; a paused run
+        goes on for that. With `force` the run ends without its code having a say: for one whose
+        code is gone, or will not end. With `wait` (True, or how long at most) this returns when the
+        run has ended. Returns its status by then: of a cancel and another end, one has won. Of a
+        run that has gone on as a new one, the last link is cancelled, also if it goes on again
         meanwhile.
 
-        The workflow gets `CancelledError` where it waits, so that its cleanup runs. Raises
-        `RunNotFound`.
+        Raises `RunNotFound`; `RunBlocked` when it waits for a run that cannot go on;
+        `ResultTimeout` when the run has not ended in time: the cancel stands.
         """
-        check_note("reason", reason)
-        check_note("actor", actor)
-        header = await last_link(self._ports, run_id)
-        if header is None:
-            raise RunNotFound(run_id)
-        await self._ports.queue.send(
-            CancelRun(
-                run_id=header.run_id,
-                request_id=self._ports.ids.new_id(),
-                reason=reason,
-                actor=actor,
-            )
-        )
-        await self._ports.store.request_cancel(header.run_id)
+        header = await self._operating.cancel(run_id, reason, actor, force=force)
+        if wait is False or header.status.terminal:
+            return header.status
+        return await self._operating.end(header, None if wait is True else wait, force=force)
+
+    async def pause(
+        self, run_id: str, reason: str | None = None, *, actor: str | None = None
+    ) -> None:
+        """Let a run begin nothing more until it is resumed; pausing it twice is pausing it once.
+
+        Steps that are under way end and are recorded; answers and passed deadlines are recorded
+        too, so deadlines go on. A cancel ends the pause. Raises `RunNotFound`, `RunEnded`.
+        """
+        await self._operating.pause(run_id, reason, actor)
+
+    async def retry(self, run_id: str, *, actor: str | None = None) -> None:
+        """Let a run that failed or was cancelled go on, as the same run; durable when it returns.
+
+        What had succeeded stays and is not run again. What ended the run is done anew, and so is
+        what the code asked for after that; steps that had not ended begin anew. The code may have
+        been mended in between. Raises `RunNotFound`, `RunNotEnded`, `NotRetryable`.
+        """
+        await self._operating.retry(run_id, actor)
 
     async def wake(self, run_id: str) -> None:
         """Have a run looked at again, as after a deployment of code that fits. Never harmful.
@@ -556,10 +581,8 @@ class Client:
         if header is None:
             raise RunNotFound(run_id)
         await self._ports.queue.send(Wake(run_id=run_id, cause=self._ports.ids.new_id()))
-        if header.attention is not None and header.attention.message is not None:
-            # Second: should it fail again, the note about it is the last word on the header.
-            with suppress(ValidationError):  # what is no message of ours was in the way, no more
-                await self._ports.queue.send(load_message(header.attention.message))
+        # Second: should it fail again, the note about it is the last word on the header.
+        await send_kept(self._ports, header.note)
 
 
 async def resume_hook(token: str, payload: Any = None, *, actor: str | None = None) -> Resumed:

@@ -43,6 +43,9 @@
         ├── RunCancelled
         ├── RunBlocked
         ├── RunEnded
+        ├── RunNotEnded
+        ├── NotRetryable
+        ├── ForkRefused
         ├── ResultTimeout
         ├── EntryConflict
         └── IdempotencyConflict
@@ -482,6 +485,34 @@ class EntryConflict(RunError):
     def __init__(self, run_id: str, entry_id: str) -> None:
         super().__init__(run_id, f"entry {entry_id!r} of its inbox holds something else")
         self.entry_id = entry_id
+
+
+class RunNotEnded(RunError):
+    """The run goes on, so there is nothing to retry. Wait for its end, or cancel it first."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id, "has not ended; wait for its end, or cancel it first")
+
+
+class NotRetryable(RunError):
+    """The run did not fail, nor was it cancelled: nothing is left to do. Fork it, or start anew."""
+
+    def __init__(self, run_id: str, status: str) -> None:
+        super().__init__(
+            run_id, f"is {status}, not failed or cancelled; fork it, or start a new run"
+        )
+        self.status = status
+
+
+class ForkRefused(RunError):
+    """The run cannot be forked like this; nothing was made. The message says what can be done.
+
+    `errors` lists a JSON pointer and a message for each problem with an edited answer.
+    """
+
+    def __init__(self, run_id: str, message: str, errors: Sequence[Mapping[str, str]] = ()) -> None:
+        super().__init__(run_id, message)
+        self.errors = tuple(errors)
 
 
 class ResultTimeout(RunError):

@@ -104,9 +104,17 @@ def test_no_time_passes_between_two_lives() -> None:
     lives = fold(
         [STARTED, ended(at=9), RETRIED, ended(at=110), e.RunRetried(at=200, request_id="r")]
     )
-    assert lives.lives.moved(50, asked=5) == 50 + 91 + 90
-    assert lives.lives.moved(50, asked=105) == 50 + 90
-    assert lives.lives.moved(300, asked=201) == 300
+    assert lives.lives.moved("t", 50, asked=5) == 50 + 91 + 90
+    assert lives.lives.moved("t", 50, asked=105) == 50 + 90
+    assert lives.lives.moved("t", 300, asked=201) == 300
+
+
+def test_a_timer_that_had_fired_and_is_done_again_begins_with_the_retry() -> None:
+    fired = e.TimerFired(at=8, timer="t", name="timer", due=8)
+    again = e.RunRetried(at=200, request_id="r")
+    lives = fold([STARTED, fired, ended("t"), RETRIED, ended(at=110), again]).lives
+    assert lives.moved("t", 8, asked=5) == 100 + 3 + 90
+    assert lives.moved("other", 8, asked=5) == 8 + 91 + 90
 
 
 def test_a_cancel_is_about_one_life() -> None:

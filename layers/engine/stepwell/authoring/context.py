@@ -190,6 +190,17 @@ class RunContext(ABC):
         """Replace the run's context."""
 
     @abstractmethod
+    def enter_shield(self) -> None:
+        """From here on, cancelling the current branch waits."""
+
+    @abstractmethod
+    def leave_shield(self, error: BaseException | None) -> Coroutine[Any, Any, None] | None:
+        """It waits no more. What to await to be told of a cancel that came, None if none did.
+
+        With an `error`, which leaves the block, that is told at the next wait.
+        """
+
+    @abstractmethod
     def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
         """A primitive was called and is to be awaited."""
 

@@ -196,7 +196,7 @@ def lost_cancel(state: RunState, header: RunHeader, at: Millis) -> e.CancelReque
     A run is marked STUCK for such a message. A cancel was promised to whoever asked for it, so the
     flag on the header is enough then; otherwise the message comes and says who asked and why.
     """
-    note = header.attention
+    note = header.note
     if note is None or note.kind != "STUCK" or not header.cancel_requested or state.cancel:
         return None
     request_id, reason, actor = "lost", None, None

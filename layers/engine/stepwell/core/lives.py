@@ -7,9 +7,10 @@ kept, and may be asked for again or not: code may have been mended in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from stepwell.core import events as e
 from stepwell.core.ids import again, inside, without_generation
 from stepwell.core.records import Millis
 
@@ -22,7 +23,8 @@ class Lives:
     that a retry does again. `forgotten` maps ids to the number before which events of theirs say
     nothing; `kept` are the ids that earlier lives have left. `generations` counts, by a hook's
     first id, how often it was opened anew, `children` how often each child was started anew.
-    `pauses` are the times between two lives.
+    `pauses` are the times between two lives; `restarted` says from when on timers that had fired
+    go on anew.
     """
 
     retried: int = 0
@@ -32,6 +34,7 @@ class Lives:
     generations: dict[str, int] = field(default_factory=dict)
     children: dict[str, int] = field(default_factory=dict)
     pauses: list[tuple[Millis, Millis]] = field(default_factory=list)
+    restarted: dict[str, Millis] = field(default_factory=dict)
     forked: bool = False
 
     def begin(
@@ -52,6 +55,23 @@ class Lives:
         """What was kept of an id is not used after all."""
         self.kept.discard(identity)
         self.forgotten[identity] = number
+
+    def effective(self, history: Sequence[e.Event]) -> list[e.Event]:
+        """The history in which what was forgotten is replaced by its first event, which is told
+        to nobody; as long as before.
+        """
+        first = history[0]
+        return [
+            first if number < self.retried and self._is_forgotten(event, number) else event
+            for number, event in enumerate(history, 1)
+        ]
+
+    def _is_forgotten(self, event: e.Event, number: int) -> bool:
+        identity: str | None = None
+        for name in ("step", "hook", "timer", "map", "child"):
+            identity = identity or getattr(event, name, None)
+        told = isinstance(event, e.CancelRequested)
+        return told or (identity is not None and self.says_nothing(identity, number))
 
     def says_nothing(self, identity: str, number: int) -> bool:
         """Whether event `number` about an id was forgotten."""
@@ -79,8 +99,14 @@ class Lives:
         identity = again(identity, generation)
         return identity if step is None else inside(step, identity)
 
-    def moved(self, due: Millis, asked: Millis) -> Millis:
-        """When a delay that was asked for at a time is over: no time passes between two lives."""
+    def moved(self, timer: str, due: Millis, asked: Millis) -> Millis:
+        """When a delay that was asked for at a time is over.
+
+        No time passes between two lives, and one that a retry does again begins with that.
+        """
+        again = self.restarted.get(timer)
+        if again is not None and asked < again:
+            due, asked = again + due - asked, again
         for ended, went_on in self.pauses:
             if asked <= ended:
                 due += went_on - ended

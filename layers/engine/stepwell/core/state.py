@@ -339,7 +339,7 @@ def _run_cancelled(state: RunState, event: e.RunCancelled) -> None:
 
 def _run_retried(state: RunState, event: e.RunRetried) -> None:
     state.status = follow(RUN, state.status, event.type, "the run")
-    state.cancel = state.error = None
+    state.cancel = state.error = state.suspended = None
     lives, number, redo = state.lives, state.last + 1, set(state.lives.redo)
     for step in list(state.steps.values()):
         if step.id in redo or step.status not in ("completed", "failed"):
@@ -347,6 +347,8 @@ def _run_retried(state: RunState, event: e.RunRetried) -> None:
             redo.add(step.id)
     for timer in list(state.timers.values()):
         if timer.id in redo or timer.status != "fired":
+            if timer.status == "fired":
+                lives.restarted[timer.id] = event.at
             del state.timers[timer.id]
             redo.add(timer.id)
     redo |= set(state.maps)  # they start anew, with what their items have left

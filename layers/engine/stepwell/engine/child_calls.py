@@ -22,9 +22,10 @@ from stepwell.core.ids import check_note, child_run_id, keyed
 from stepwell.core.records import OnParentClose, Payload
 from stepwell.core.state import RunState
 from stepwell.engine.endings import Continues, Outcome
-from stepwell.engine.loop import DeterministicLoop
+from stepwell.engine.loop import DeterministicLoop, ReplayTask
 from stepwell.engine.past import ChildEvent, Past
 from stepwell.engine.pending import Pending
+from stepwell.engine.redo import Trail
 from stepwell.engine.remarks import Remarks
 from stepwell.errors import (
     ChildCancelled,
@@ -81,7 +82,8 @@ class ChildCalls(RunContext):
     _asked: dict[str, str | None]
     _over: bool
     _workflow: WorkflowDefinition
-    _main: asyncio.Task[Any]
+    _main: ReplayTask
+    _trail: Trail
     outcome: Outcome | None
     remarks: Remarks
     _past: Past
@@ -180,7 +182,7 @@ class ChildCalls(RunContext):
         call.waiters.append(ended)
         command = AwaitChild(call.id)
         if len(call.waiters) == 1:
-            self.pending[call.id] = Pending(command)
+            self.pending[call.id] = Pending(command, scope=self.loop.scope())
             self.fresh.append(command)
         try:
             await ended
@@ -244,6 +246,8 @@ class ChildCalls(RunContext):
         if call is None or not self._take_value(call, event):
             return
         call.ended = event
+        if event.result is None:
+            self._trail.failed(event.child, None if pending is None else pending.scope)
         if pending is not None and pending.future is not None:  # it could not be started
             pending.future.set_result(None)
         waiters, call.waiters = call.waiters, []
@@ -273,6 +277,7 @@ class ChildCalls(RunContext):
 
     def _cancel_requested(self, event: e.CancelRequested, _: Any) -> None:
         self._cancel_told = True
+        self._trail.cancelled(self._main.scope)
         if not self._cancel_told_early:
             self._main.cancel(_why_cancelled(event))
 

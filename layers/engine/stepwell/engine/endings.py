@@ -18,14 +18,18 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The workflow raised."""
+    """The workflow raised. `redo` names what a retry of the run has to do again."""
 
     error: BaseException
+    redo: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The workflow ended by its cancellation."""
+    """The run ended by its cancellation; `forced` without its code. `redo` as with `Raised`."""
+
+    redo: tuple[str, ...] = ()
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from stepwell.authoring.context import SAGA, RunContext, Submitted
+from stepwell.core import events as e
 from stepwell.core.commands import Command, RunStep, StartMap
 from stepwell.core.definitions import StepDefinition
 from stepwell.core.fan_out import Board, MapOptions
@@ -40,6 +41,7 @@ class FanOut(RunContext):
     _state: RunState
     _over: bool
     _keyed: dict[str, KeyedStep]
+    _early: dict[str, e.Event]
 
     @abstractmethod
     async def _come_late(self) -> NoReturn:
@@ -59,7 +61,7 @@ class FanOut(RunContext):
 
     @abstractmethod
     def _tell_early(self, identity: str) -> None:
-        """Tell a step with a key its outcome, if it was recorded before the code asked for it."""
+        """Tell a command its outcome, if it was recorded before the code asked for it."""
 
     @abstractmethod
     def _withdraw(self, command: Command) -> None:
@@ -173,7 +175,7 @@ class FanOut(RunContext):
             self._ask(command)
             self._check_input(command)
             call = self._keyed[key] = KeyedStep(key, command, self.loop)
-            self.pending[command.id] = Pending(command, call.future)
+            self.pending[command.id] = Pending(command, call.future, None, self.loop.scope())
             self.fresh.append(command)
             self._join_saga(command, call.future)
             self._tell_early(command.id)
@@ -219,13 +221,19 @@ class FanOut(RunContext):
 
     def _check_input(self, command: RunStep) -> None:
         known = self._state.steps.get(command.id)
-        if known is not None and known.digest != command.digest:
+        other = known is not None and known.digest != command.digest
+        if (
+            other and command.id not in self._state.lives.kept
+        ):  # what an earlier life left is let be
+            assert known is not None
             self._refuse_input(known.digest, command)
 
     def _ask_for(self, command: Command, future: asyncio.Future[Any]) -> None:
         self._ask(command)
-        self.pending[command.id] = Pending(command, future)
+        self.pending[command.id] = Pending(command, future, None, self.loop.scope())
         self.fresh.append(command)
+        if self._early:
+            self._tell_early(command.id)
 
     def _drop(self, identity: str) -> None:
         """Wait for a command no more; nothing happens if it has its outcome."""

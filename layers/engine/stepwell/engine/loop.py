@@ -32,6 +32,7 @@ from typing import Any, Protocol
 from stepwell.core.durations import LONGEST
 from stepwell.core.ids import counted
 from stepwell.core.records import Millis
+from stepwell.engine.shields import Shields
 from stepwell.errors import Suspended, UsageError
 
 _LOG = logging.getLogger("stepwell.workflow")
@@ -49,11 +50,13 @@ _STUBBORN: list[Any] = []
 class Scope:
     """Where identities are counted: one per task."""
 
-    __slots__ = ("_children", "_counts", "_generators", "path")
+    __slots__ = ("_counts", "_generators", "children", "parent", "path")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, parent: Scope | None = None) -> None:
         self.path = path
-        self._children = 0
+        self.parent = parent
+        #: How many tasks were created here.
+        self.children = 0
         self._generators = 0
         self._counts: dict[str, int] = {}
 
@@ -65,13 +68,15 @@ class Scope:
 
     def child(self) -> Scope:
         """The scope of the next task that is created here."""
-        self._children += 1
-        return Scope(f"{self.path}.{self._children}" if self.path else str(self._children))
+        self.children += 1
+        number = self.children
+        return Scope(f"{self.path}.{number}" if self.path else str(number), self)
 
     def generator(self) -> Scope:
         """The scope in which the next async generator begun here is closed, if it is abandoned."""
         self._generators += 1
-        return Scope(f"{self.path}.g{self._generators}" if self.path else f"g{self._generators}")
+        name = f"g{self._generators}"
+        return Scope(f"{self.path}.{name}" if self.path else name, self)
 
 
 class ReplayTask(asyncio.Task[Any]):
@@ -86,13 +91,31 @@ class ReplayTask(asyncio.Task[Any]):
         loop: asyncio.AbstractEventLoop,
         context: contextvars.Context,
         name: str,
+        told: list[tuple[str, int]],
     ) -> None:
         self.order = order
         self.scope = scope
         self.context = context
         #: Whether its code was ended from outside, without the task being told.
         self.ended = False
+        #: None until the task enters its first shield.
+        self.shields: Shields | None = None
+        self._told = told
         super().__init__(coro, loop=loop, context=context, name=name)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Tell the task, or let that wait for the end of the shield that it is in."""
+        shields = None if self.done() else self.shields
+        if shields is not None and shields.holds(sys._getframe(1), msg):
+            return True
+        return self.tell(msg)
+
+    def tell(self, msg: Any | None) -> bool:
+        """Tell the task that it is cancelled."""
+        told = super().cancel(msg)
+        if told:
+            self._told.append((self.scope.path, self.scope.children))
+        return told
 
     def __hash__(self) -> int:
         return self.order
@@ -158,6 +181,10 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._closing_orders = itertools.count(-2, -1)
         self._callback_scope = Scope("callback")
         self._tasks: list[ReplayTask] = []
+        #: The scopes whose tasks were told that they are cancelled, and their children by then.
+        self.told: list[tuple[str, int]] = []
+        #: How many tasks are in a shield.
+        self.shielded = 0
         self._many_tasks = _FEW_TASKS
         self._generators: weakref.WeakSet[Any] = weakref.WeakSet()
         #: By id, for a generator that is being finalized has no weak references any more.
@@ -255,6 +282,12 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             asyncio.tasks._leave_task(self, task)
         return None
 
+    def depth(self) -> int:
+        """How many shields the task that runs now is in."""
+        task = asyncio.current_task(self)
+        shields = task.shields if isinstance(task, ReplayTask) else None
+        return 0 if shields is None else shields.depth
+
     def scope(self) -> Scope:
         """The scope of the task that runs now."""
         task = asyncio.current_task(self)
@@ -302,6 +335,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             self._ready.append(handle)
         else:
             handle.timer_id = self._timers.start_timer(due, lambda: self._ready.append(handle))
+        handle.depth = self.depth()
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -329,6 +363,9 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         """A task with a scope of its own. Eager starts are off."""
         caller = sys._getframe(1)
+        current = asyncio.current_task(self)
+        if isinstance(current, ReplayTask) and current.shields is not None:
+            current.shields.note(caller)
         if self._early or caller.f_code in _ENSURE_FUTURE:
             made = self._made_by_asyncio(coro, caller)
             if made is not None:
@@ -350,6 +387,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             loop=self,
             name=f"workflow-{scope.path}" if name is None else name,
             context=contextvars.copy_context() if context is None else context,
+            told=self.told,
         )
         self._tasks.append(task)
         if len(self._tasks) > self._many_tasks:
@@ -438,6 +476,8 @@ class _DurableHandle(asyncio.TimerHandle):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.timer_id: str | None = None
+        #: How many shields its maker was in.
+        self.depth = 0
 
 
 def _refusal(name: str) -> Callable[..., Any]:

@@ -16,15 +16,20 @@ from stepwell.core.commands import (
     StartMap,
     StartTimer,
 )
+from stepwell.engine.loop import Scope
 
 
 @dataclass(slots=True)
 class Pending:
-    """A command without an outcome: `future` is told of it, or `fire` is called."""
+    """A command without an outcome: `future` is told of it, or `fire` is called.
+
+    `scope` is that of the code that asked for it.
+    """
 
     command: Command
     future: asyncio.Future[Any] | None = None
     fire: Callable[[], None] | None = None
+    scope: Scope | None = None
 
 
 def kind_of(command: Command) -> str:

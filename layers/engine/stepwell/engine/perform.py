@@ -73,6 +73,8 @@ class Performer:
         self._began = asyncio.get_running_loop().time()
         #: Whether the header was seen to ask for a cancel that the log does not know yet.
         self.cancelled = False
+        #: Whether somebody was seen to have paused the run since this turn began.
+        self.paused = False
         #: Whether a step was begun in this turn: each turn begins what it can begin at first.
         self._progress = False
         #: When what cannot begin yet can: a heap of time and id. Entries may be stale.
@@ -95,8 +97,11 @@ class Performer:
     async def begin(self, *, new_steps: bool) -> bool:
         """Begin all that can begin now. Whether steps were held back.
 
-        `new_steps=False` begins no more steps: the turn is out of time.
+        `new_steps=False` begins no more steps: the turn is out of time. Nothing begins once the run
+        was seen to be paused.
         """
+        if self.paused:
+            return True
         while self._replay.outcome is None:
             if self._replay.withdrawn:
                 self._take_withdrawn()
@@ -130,6 +135,9 @@ class Performer:
         """Find out when a command can begin: now, at a time, or not in this turn."""
         if isinstance(command, RunStep):
             known = self._turn.state.steps.get(command.id)
+            if known is not None and known.digest != command.digest:
+                self._supersede(known)
+                known = None
             if known is not None and known.order:
                 self._lanes.occupy(command)
                 if dispatch.perhaps_lost(self._turn, known):
@@ -182,6 +190,11 @@ class Performer:
         if isinstance(command, StartChild):
             self._growth.ask(command)
         self._children.ready.append(command)
+
+    def _supersede(self, known: StepState) -> None:
+        """Forget what a step came to in an earlier life: mended code gives it another input."""
+        at = self._turn.journal.now()
+        self._turn.journal.record(e.StepSuperseded(at=at, step=known.id, name=known.name))
 
     @staticmethod
     def _step_begins(known: StepState | None) -> Millis | None:
@@ -382,6 +395,7 @@ class Performer:
 
     async def _look_at_header(self) -> None:
         header = await self._turn.ports.store.get_header(self._turn.run_id)
+        self.paused = header is not None and header.paused
         if header is not None and header.cancel_requested:
             # Its message waits behind this turn, which had better not begin more.
             self.cancelled = self._turn.state.cancel is None

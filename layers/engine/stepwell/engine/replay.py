@@ -26,22 +26,24 @@ from stepwell.core import events as e
 from stepwell.core.attributes import Scalar
 from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
 from stepwell.core.definitions import HookDefinition, StepDefinition, WorkflowDefinition
-from stepwell.core.divergence import Line, compared, moved, recorded_lines, shifted
-from stepwell.core.failure import describe
 from stepwell.core.ids import is_keyed_step, keyed, keyed_step
 from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
-from stepwell.engine.child_calls import ChildCall, ChildCalls, unrecorded_kind
+from stepwell.engine.child_calls import ChildCall, ChildCalls
 from stepwell.engine.endings import Blocked, Cancelled, Outcome, Parked, Raised, Returned
 from stepwell.engine.fan_out import NO_INPUT, FanOut
-from stepwell.engine.frames import place_of_author, warn_of_swallower
+from stepwell.engine.frames import warn_of_swallower
 from stepwell.engine.inbound import Inbound
 from stepwell.engine.keyed import KeyedStep
-from stepwell.engine.loop import DeterministicLoop, Scope
+from stepwell.engine.loop import DeterministicLoop, ReplayTask, Scope
 from stepwell.engine.past import Past
 from stepwell.engine.pending import Pending, kind_of
 from stepwell.engine.primitives import Primitives
+from stepwell.engine.redo import Trail
+from stepwell.engine.refusing import Refusing
 from stepwell.engine.remarks import Remarks
+from stepwell.engine.reopened import Reopened
+from stepwell.engine.shielding import Shielding
 from stepwell.engine.threads import WorkflowThread
 from stepwell.errors import (
     HookError,
@@ -72,7 +74,7 @@ _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 UNSET: Any = object()
 
 
-class Replay(Inbound, FanOut, ChildCalls):
+class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
     """One pass of a workflow over its history, and on from there.
 
     `state` is the fold of the whole log so far; it is looked at, never changed. `texts` holds the
@@ -101,6 +103,7 @@ class Replay(Inbound, FanOut, ChildCalls):
         self.replaying = False
         self._workflow = workflow
         self._state = state
+        self._lives = state.lives
         self._texts = texts
         self._seed = state.started.seed
         #: In the order of asking, for those who compare passes; steps with their input's digest.
@@ -120,9 +123,10 @@ class Replay(Inbound, FanOut, ChildCalls):
         self._thread: WorkflowThread | None = None
         self.remarks = Remarks(state, workflow.context, self._is_behind)
         self.loop = DeterministicLoop(self, state.started.at)  # type: ignore[abstract]
+        self._trail = Trail(self._asked, self.loop.told)
         self._main = self._begin(state.started, grace)
 
-    def _begin(self, started: e.RunStarted, grace: float) -> asyncio.Task[Any]:
+    def _begin(self, started: e.RunStarted, grace: float) -> ReplayTask:
         arguments = self._workflow.arguments
         args, kwargs = arguments.decode(self._texts.get(started.input, started.input))
         self._context = context = contextvars.copy_context()
@@ -144,6 +148,8 @@ class Replay(Inbound, FanOut, ChildCalls):
         """
         self._history = history
         left = (len(history) if recorded is None else recorded) - 1  # code comes after the start
+        if self._lives.retried:
+            history = self._lives.effective(history)
         if self._state.epoch:
             history = self._begin_again(history)
             left -= self._state.epoch - 1
@@ -199,7 +205,7 @@ class Replay(Inbound, FanOut, ChildCalls):
         if self.outcome is None:
             if self._reason is not None:
                 self.outcome = Parked(self._reason)
-            elif self._main.done():
+            elif self._main.done() and not self.loop.shielded:
                 self.outcome = self._ended()
 
     def _ended(self) -> Outcome:
@@ -209,16 +215,12 @@ class Replay(Inbound, FanOut, ChildCalls):
             return Returned(result) if forgotten is None else Raised(forgotten)
         except asyncio.CancelledError as error:
             # Only a cancellation that somebody asked for ends a run as cancelled.
-            return Cancelled() if self._cancel_told else Raised(error)
+            redo = self._trail.redo(error)
+            return Cancelled(redo) if self._cancel_told else Raised(error, redo)
         except Suspend as error:  # one that was made elsewhere
             return Parked(error.reason)
         except BaseException as error:  # whatever the workflow raised is its outcome
-            return Raised(error)
-
-    def _block(self, error: NonDeterminismError) -> None:
-        self._over = True
-        if not isinstance(self.outcome, Blocked):
-            self.outcome = Blocked(error)
+            return Raised(error, self._trail.redo(error))
 
     def _check_leftovers(self) -> None:
         if isinstance(self.outcome, Blocked):
@@ -232,8 +234,8 @@ class Replay(Inbound, FanOut, ChildCalls):
         state = self._state
         hooks = (hook.id for hook in state.hooks.values() if not hook.step)
         recorded = chain(state.maps, state.steps, state.timers, state.children, hooks)
-        known = self._past.known
-        return (each for each in recorded if each not in self._asked and each not in known)
+        asked, past, kept = self._asked, self._past.known, self._lives.kept
+        return (each for each in recorded if not (each in asked or each in past or each in kept))
 
     def unwind(self) -> None:
         """End the pass: let the code's frames go, without letting them do anything more."""
@@ -249,36 +251,21 @@ class Replay(Inbound, FanOut, ChildCalls):
 
     def _take(self, identity: str, event: e.Event) -> Pending | None:
         """Who waits for an outcome; None when it was withdrawn: recorded, not delivered."""
-        pending = self.pending.pop(identity, None)
-        if pending is None and identity not in self._asked:
-            if isinstance(event, _STEP_ENDS) and is_keyed_step(identity):
-                self._early[identity] = event  # code may ask for keys in another order than before
+        pending = self.pending.get(identity)
+        if pending is not None:
+            if self._lives.retried and self._is_superseded(pending.command, event):
+                return None
+            del self.pending[identity]
+        elif identity not in self._asked:
+            keyed = isinstance(event, _STEP_ENDS) and is_keyed_step(identity)
+            if keyed or identity in self._lives.kept:
+                # Code may ask for keys in another order than before, and so may mended code.
+                self._early[identity] = event
             else:
                 first = next(iter(self._early), identity)  # it is what the code missed before
                 told = self._early.get(first, event)
                 self._block_over(f"{told.type} of {first!r}", first)
         return pending
-
-    def _block_over(self, what: str, identity: str, place: str = "") -> None:
-        """Something is recorded that nobody asked for."""
-        lines = recorded_lines(self._history)
-        self._block(
-            NonDeterminismError(
-                recorded=what,
-                asked=self._asks(),
-                where=f"workflow {self._workflow.name!r}{place}",
-                hint=moved(identity, lines, self._asked),
-                diff=compared(lines, self._asked_lines()),
-            )
-        )
-
-    def _asked_lines(self) -> dict[str, Line]:
-        lines: dict[str, Line] = {}
-        for identity, wanted in self._asked.items():
-            pending = self.pending.get(identity)
-            kind = self._kind(identity) or unrecorded_kind(identity)
-            lines[identity] = (kind if pending is None else kind_of(pending.command), wanted)
-        return lines
 
     def _step_completed(self, event: e.StepCompleted, value: Any) -> None:
         pending = self._take(event.step, event)
@@ -303,6 +290,7 @@ class Replay(Inbound, FanOut, ChildCalls):
     def _step_failed(self, event: e.StepFailed, _: Any) -> None:
         pending = self._take(event.step, event)
         if pending is not None and pending.future is not None:
+            self._trail.failed(event.step, pending.scope)
             kind = _FAILED[event.reason]
             pending.future.set_exception(kind(event.step, event.name, event.attempt, event.error))
 
@@ -325,17 +313,19 @@ class Replay(Inbound, FanOut, ChildCalls):
         if pending.command.hook.on_timeout == "return":
             pending.future.set_result(STEP_HOOK_TIMEOUT)
         else:
+            self._trail.failed(event.hook, pending.scope)
             pending.future.set_exception(HookTimeout(event.hook, event.name, "its deadline passed"))
 
     def _hook_failed(self, event: e.HookFailed, _: Any) -> None:
         pending = self._take(event.hook, event)
         if pending is not None and pending.future is not None:
+            self._trail.failed(event.hook, pending.scope)
             pending.future.set_exception(HookFailed(event.hook, event.name, event.error))
 
     def _hook_closed(self, event: e.HookClosed, _: Any) -> None:
         # Code that waits for it goes on waiting: only a run that ends at a limit closes such a
         # hook, and code that were told, after a crash before the last event, might end otherwise.
-        if event.hook not in self.pending:
+        if event.hook not in self.pending and event.hook not in self._lives.kept:
             self._take(event.hook, event)
 
     def _timer_fired(self, event: e.TimerFired, _: Any) -> None:
@@ -343,6 +333,7 @@ class Replay(Inbound, FanOut, ChildCalls):
         if pending is None:
             return
         if pending.fire is not None:
+            self._trail.fired(event.timer, pending.scope)
             pending.fire()
         elif pending.future is not None:
             pending.future.set_result(None)
@@ -356,13 +347,6 @@ class Replay(Inbound, FanOut, ChildCalls):
         if kind is not None and kind != kind_of(command):
             self._refuse(f"{kind} {command.id!r}", command, f"{kind_of(command)} {command.id!r}")
 
-    def _refuse(self, recorded: str, command: Command, asked: str, hint: str = "") -> NoReturn:
-        where = f"workflow {self._workflow.name!r}{place_of_author()}"
-        lines = self._asked_lines() | {command.id: (kind_of(command), self._asked[command.id])}
-        diff = compared(recorded_lines(self._history), lines)
-        self._block(NonDeterminismError(recorded, asked, where, hint=hint, diff=diff))
-        raise Suspended
-
     async def _come_late(self) -> NoReturn:
         """The pass is over: end the code that asks, also if it asks again and again."""
         self._late += 1
@@ -370,29 +354,12 @@ class Replay(Inbound, FanOut, ChildCalls):
             await self.loop.create_future()  # never done: back to who unwinds
         raise Suspended
 
-    def _kind(self, identity: str) -> str | None:
-        if identity in self._state.steps:
-            return "step"
-        hook = self._state.hooks.get(identity)
-        if hook is not None and hook.step is None:
-            return "hook"
-        if identity in self._state.maps:
-            return "map"
-        if identity in self._state.children:
-            return "child"
-        return "timer" if identity in self._state.timers else None
-
-    def _asks(self) -> str:
-        waiting = [f"{kind_of(p.command)} {p.command.id!r}" for p in self.pending.values()]
-        if isinstance(self.outcome, Raised):
-            failure = describe(self.outcome.error)
-            return f"nothing more: it raised {failure.type}: {failure.message}"
-        return ", ".join(waiting[:5]) or "nothing more"
-
     async def _wait_for(self, command: Command) -> Any:
         future: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
-        self.pending[command.id] = Pending(command, future)
+        self.pending[command.id] = Pending(command, future, scope=self.loop.scope())
         self.fresh.append(command)
+        if self._early:
+            self._tell_early(command.id)
         try:
             return await future
         except asyncio.CancelledError:
@@ -430,18 +397,21 @@ class Replay(Inbound, FanOut, ChildCalls):
             await self._come_late()
         by_name = definition.identity == "name"
         input_digest = NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
-        identity = self.loop.scope().identify(definition.name)
+        scope = self.loop.scope()
+        identity = scope.identify(definition.name)
         command = RunStep(identity, input_digest, definition, args, kwargs, self.remarks.snapshot)
         self._ask(command)
         known = self._state.steps.get(identity)
         if known is not None and known.digest != input_digest:
-            self._refuse_input(known.digest, command)
+            self._check_input(command)
         # As `_wait_for` does; in place, for this is where a step's time goes.
         future: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
-        self.pending[identity] = Pending(command, future)
+        self.pending[identity] = Pending(command, future, None, scope)
         self.fresh.append(command)
         if definition.compensate is not None:
             self._join_saga(command, future)
+        if self._early:
+            self._tell_early(identity)
         try:
             return await future
         except asyncio.CancelledError:
@@ -460,15 +430,6 @@ class Replay(Inbound, FanOut, ChildCalls):
             if call.abandon():
                 self._withdraw(call.command)
             raise
-
-    def _refuse_input(self, recorded: str, command: RunStep) -> NoReturn:
-        self._refuse(
-            f"step {command.id!r} with input {recorded}",
-            command,
-            f"step {command.id!r} with input {command.digest} (time, uuid and random differ on every "
-            "pass: use now(), uuid4() and random(), or take them in a step)",
-            shifted(command.id, command.digest, recorded_lines(self._history)),
-        )
 
     def _tell_early(self, identity: str) -> None:
         early = self._early.pop(identity, None)
@@ -498,7 +459,9 @@ class Replay(Inbound, FanOut, ChildCalls):
         known = self._state.timers.get(identity)
         if known is None and due <= self.loop.now:
             return
-        command = StartTimer(identity, name, due if known is None else known.due)
+        command = StartTimer(
+            identity, name, self._due(identity, due) if known is None else known.due
+        )
         self._ask(command)
         await self._wait_for(command)
 
@@ -511,10 +474,14 @@ class Replay(Inbound, FanOut, ChildCalls):
             raise Suspended
         identity = self.loop.scope().identify("timer")
         known = self._state.timers.get(identity)
-        command = StartTimer(identity, "timer", due if known is None else known.due)
+        command = StartTimer(
+            identity, "timer", self._due(identity, due) if known is None else known.due
+        )
         self._ask(command)
-        self.pending[identity] = Pending(command, fire=fire)
+        self.pending[identity] = Pending(command, fire=fire, scope=self.loop.scope())
         self.fresh.append(command)
+        if self._early:
+            self._tell_early(identity)
         return identity
 
     def drop_timer(self, timer_id: str) -> None:
@@ -532,6 +499,7 @@ class Replay(Inbound, FanOut, ChildCalls):
             await self._come_late()
         name = definition.name
         identity = self.loop.scope().identify(name) if key is None else keyed(name, key)
+        identity = self._lives.hook_id(identity, None)
         if key is not None and identity in self._asked:
             raise HookError(identity, name, f"key {key!r} is used twice in this run")
         command = OpenHook(identity, definition)
@@ -588,4 +556,6 @@ _DELIVERED: dict[str, Callable[[Replay, Any, Any], None]] = {
     "ChildCancelRequested": Replay._child_cancel_requested,
     "ChildEnded": Replay._child_ended,
     "CancelRequested": Replay._cancel_requested,
+    "RunRetried": Replay._run_went_on,
+    "RunForked": Replay._run_went_on,
 }

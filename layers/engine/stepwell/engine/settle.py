@@ -42,11 +42,11 @@ _STATUS = {
 
 
 async def finish(
-    turn: TurnContext, workflow: WorkflowDefinition, outcome: Outcome, before: Alarm | None
+    turn: TurnContext, workflow: WorkflowDefinition | None, outcome: Outcome, before: Alarm | None
 ) -> None:
     """End the run: close its open rows, write its last events, then its header; tell other runs.
 
-    The timer is dropped last.
+    The timer is dropped last. Only what came of code needs its workflow, for the types of values.
     """
     await call_off(
         turn, [(step.id, step.order) for step in turn.state.steps.values() if step.order]
@@ -93,24 +93,31 @@ async def close_behind(turn: TurnContext) -> None:
 
 
 async def _last_event(
-    turn: TurnContext, workflow: WorkflowDefinition, outcome: Outcome
+    turn: TurnContext, workflow: WorkflowDefinition | None, outcome: Outcome
 ) -> e.RunCompleted | e.RunFailed | e.RunCancelled | e.RunContinued:
     at = turn.journal.now()
     if isinstance(outcome, Cancelled):
         cancel = turn.state.cancel
-        return e.RunCancelled(at=at, reason=None if cancel is None else cancel.reason)
+        return e.RunCancelled(
+            at=at,
+            reason=None if cancel is None else cancel.reason,
+            redo=outcome.redo or None,
+            forced=outcome.forced or None,
+        )
     if isinstance(outcome, Returned):
+        assert workflow is not None
         try:
             return e.RunCompleted(at=at, result=await _result(turn, workflow, outcome))
         except PayloadError as error:
             return e.RunFailed(at=at, error=describe(error))
     if isinstance(outcome, Continues):
+        assert workflow is not None
         try:
             return await continuing.continued(turn, workflow, outcome)
         except PayloadError as error:
             return e.RunFailed(at=at, error=describe(error))
     assert isinstance(outcome, Raised)
-    return e.RunFailed(at=at, error=failure_of(outcome.error))
+    return e.RunFailed(at=at, error=failure_of(outcome.error), redo=outcome.redo or None)
 
 
 async def _result(turn: TurnContext, workflow: WorkflowDefinition, outcome: Returned) -> str:
@@ -246,6 +253,7 @@ async def write_header(turn: TurnContext, attention: Attention | None = None) ->
         attention=attention,
         result=state.result,
         error=state.error,
+        retry=None,
         attributes=write_attributes(state.attributes) if state.attributes else None,
         continued_to=None if state.continued is None else state.continued.next,
     )

@@ -26,7 +26,7 @@ from stepwell.authoring.suspension import Suspend
 from stepwell.core.commands import RunStep
 from stepwell.core.definitions import HookDefinition
 from stepwell.core.failure import describe, redact
-from stepwell.core.ids import counted, inside, keyed
+from stepwell.core.ids import counted, keyed
 from stepwell.core.inbox import Inbox
 from stepwell.core.payload import codec
 from stepwell.core.records import Checkpoint, Millis, Payload
@@ -441,13 +441,13 @@ class StepEntry(StepContext):
 
     def _hook_id(self, name: str, key: str | None) -> str:
         if key is not None:
-            hook_id = inside(self.step_id, keyed(name, key))
+            hook_id = self._known_as(keyed(name, key))
             if hook_id in self._taken:
                 raise HookError(hook_id, name, f"key {key!r} is used twice in this step")
             return hook_id
         count = self._counts.get(name, 0) + 1
         self._counts[name] = count
-        hook_id = inside(self.step_id, counted("", name, count))
+        hook_id = self._known_as(counted("", name, count))
         if hook_id in self._answers:
             raise AmbiguousHook(
                 hook_id,
@@ -456,6 +456,9 @@ class StepEntry(StepContext):
                 f"is ambiguous; write step_hook({name!r}, key=...)",
             )
         return hook_id
+
+    def _known_as(self, identity: str) -> str:
+        return self._turn.state.lives.hook_id(identity, self.step_id)
 
     async def _open(self, hook_id: str, definition: HookDefinition) -> None:
         opened = asyncio.Event()

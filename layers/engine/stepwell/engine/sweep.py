@@ -22,6 +22,7 @@ from stepwell.core.messages import (
     CancelRun,
     HookDecided,
     Message,
+    RetryRun,
     StartRun,
     StepAttempt,
     TimerDue,
@@ -29,6 +30,7 @@ from stepwell.core.messages import (
 )
 from stepwell.core.records import Attention, Millis, RunHeader
 from stepwell.engine.headers import header_of
+from stepwell.engine.operating import ask_retry
 from stepwell.engine.ports import Ports, TransientError
 
 _LOG = logging.getLogger("stepwell.engine")
@@ -134,6 +136,8 @@ class Sweep:
                 await store.decide_hook(message.run_id, message.hook_id, answer(message))
             case CancelRun():
                 await store.request_cancel(message.run_id)
+            case RetryRun():
+                await ask_retry(self._ports, message)
             case _:  # the others are about rows that were there before them
                 pass
 
@@ -146,10 +150,9 @@ class Sweep:
                 _LOG.info("run %s has ended or is not there: nothing to mark", run_id)
                 return False
             # One that stands says more: the engine wrote it while the cause was at hand.
-            note = header.attention or Attention(kind="STUCK", reason=reason, since=now)
-            marked = replace(
-                header, attention=replace(note, message=kept or note.message), updated_at=now
-            )
+            note = header.note or Attention(kind="STUCK", reason=reason, since=now)
+            marked = header.noted(replace(note, message=kept or note.message))
+            marked = replace(marked, updated_at=now)
             # A turn may be going on, and its word on the header is the last one.
             if await self._ports.store.update_header(marked, over=header):
                 return True
@@ -162,7 +165,7 @@ class Sweep:
         except ValidationError:  # of this row alone; the turn of whoever wakes it tells
             _LOG.error("the header of run %s cannot be read", run_id)
             return False
-        return header is not None and (header.attention is None or header.attention.kind != "STUCK")
+        return header is not None and (header.note is None or header.note.kind != "STUCK")
 
     async def _wake(self, run_id: str, now: Millis, woken: set[str]) -> None:
         if run_id not in woken:

@@ -37,11 +37,12 @@ from stepwell.core.messages import (
     Wake,
 )
 from stepwell.core.records import Attention, HookRow, Millis, RunHeader
+from stepwell.core.reopening import wanted_retry
 from stepwell.core.state import Alarm, RunState, fold
-from stepwell.engine import children, continuing, settle
+from stepwell.engine import children, continuing, control, settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
-from stepwell.engine.endings import Blocked, Continues, Parked, Raised
+from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised
 from stepwell.engine.growth import Extent, warn
 from stepwell.engine.headers import header_of
 from stepwell.engine.journal import Fenced, Journal
@@ -65,6 +66,7 @@ class TurnEnd(StrEnum):
     WAITING = "waiting"
     HANDED_OVER = "handed over"
     BLOCKED = "blocked"
+    PAUSED = "paused"
     STUCK = "stuck"
     NOTHING = "nothing to do"
 
@@ -137,13 +139,12 @@ class Engine:
         delivered = _Delivered(message, message_id, receive_count, time_left)
         turn = self._context(delivered, header, state, rows)
         if state.terminal:
-            await settle.close_late(turn)
-            await settle.write_header(turn)
-            if not turn.settled:
-                await settle.tell_others(turn)
-            if turn.state.continued is not None and isinstance(message, CancelRun):
-                await continuing.forward(turn, message)
-            return TurnEnd.NOTHING
+            request = wanted_retry(state, header, message)
+            if request is None:
+                await self._left_ended(turn, message)
+                return TurnEnd.NOTHING
+            turn, retried = await control.reopen(turn, request)
+            log.append(retried)
         extent = Extent.of(state)
         try:
             end = await self._go_on(turn, message, log)
@@ -153,10 +154,29 @@ class Engine:
         warn(turn.run_id, extent, Extent.of(state), self.settings.limits, self._on_near_limit)
         return end
 
+    @staticmethod
+    async def _left_ended(turn: TurnContext, message: Message) -> None:
+        """Make sure of what a run leaves that has ended."""
+        await settle.close_late(turn)
+        await settle.write_header(turn)
+        if not turn.settled:
+            await settle.tell_others(turn)
+        if turn.state.continued is not None and isinstance(message, CancelRun):
+            await continuing.forward(turn, message)
+
     async def _go_on(self, turn: TurnContext, message: Message, log: list[e.Event]) -> TurnEnd:
         before = turn.state.next_alarm()
         await self._settle_decisions(turn, message)
-        decided = self._record_decided(turn, message, await children.endings(turn, message))
+        ended = await children.endings(turn, message)
+        log = [*log, *self._record_decided(turn, message, ended)]
+        if control.is_forced(message):
+            await settle.finish(turn, None, Cancelled(forced=True), before)
+            return TurnEnd.ENDED
+        if control.stays_paused(turn, message):
+            await control.hold(turn, before)
+            return TurnEnd.PAUSED
+        if turn.header.paused:
+            turn = await control.lift(turn)
         workflow = self._registry.workflow(turn.header.workflow)
         if workflow is None:
             reason = f"workflow {turn.header.workflow!r} is not registered here"
@@ -170,7 +190,7 @@ class Engine:
                 _LOG.warning("run %s is blocked: %s", turn.run_id, error)
                 await settle.block(turn, str(error), before)
                 return TurnEnd.BLOCKED
-        return await self._replay(turn, workflow, [*log, *decided], before)
+        return await self._replay(turn, workflow, log, before)
 
     async def run_attempt(
         self,
@@ -211,8 +231,8 @@ class Engine:
 
     async def _mark_stuck(self, run_id: str, receive_count: int) -> None:
         header = await self.ports.store.get_header(run_id)
-        if header is None or header.status.terminal:
-            return
+        if header is None or header.status.terminal or header.paused:
+            return  # turns of a paused run do not come to what may be at fault
         reason = (
             f"a message of this run was delivered {receive_count} times and no turn for it ended; "
             "see the log of the worker, mend the cause and wake the run. If the log shows no error, "
@@ -417,4 +437,4 @@ def _is_settled(delivered: _Delivered, header: RunHeader, state: RunState) -> bo
 
 def _is_stuck(header: RunHeader) -> bool:
     """Whether a message of the run died, and perhaps not he who worked on it."""
-    return header.attention is not None and header.attention.kind == "STUCK"
+    return header.note is not None and header.note.kind == "STUCK"

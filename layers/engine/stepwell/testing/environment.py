@@ -194,6 +194,21 @@ class Environment:
         self.wait_for(self.client.cancel(run.id, reason))
         self.run_until_idle()
 
+    def pause(self, run: RunHandle[Any], reason: str | None = None) -> None:
+        """Pause a run, then work until idle."""
+        self.wait_for(self.client.pause(run.id, reason))
+        self.run_until_idle()
+
+    def resume(self, run: RunHandle[Any]) -> None:
+        """Resume a run, then work until idle."""
+        self.wait_for(self.client.resume(run.id))
+        self.run_until_idle()
+
+    def retry(self, run: RunHandle[Any]) -> None:
+        """Retry a run that has ended, then work until idle."""
+        self.wait_for(self.client.retry(run.id))
+        self.run_until_idle()
+
     def output(self, run: RunHandle[Any], step: str, *, after: int = 0) -> list[OutputChunk]:
         """What a step has put out so far."""
 

@@ -14,11 +14,11 @@ from stepwell.client import Client, Resumed
 from stepwell.core import events as e
 from stepwell.core.answers import decision_id
 from stepwell.core.payload import codec
-from stepwell.core.records import HookRow, HookStatus
+from stepwell.core.records import HookRow, HookStatus, RunStatus
 from stepwell.engine.catalogue import NamedStart
 from stepwell.engine.ports import Ports
 from stepwell.engine.settings import Settings
-from stepwell.errors import HookAlreadyDecided, HookExpired, IdempotencyConflict
+from stepwell.errors import DurationLike, HookAlreadyDecided, HookExpired, IdempotencyConflict
 from stepwell.testing.facts import RunFacts
 
 
@@ -42,6 +42,7 @@ class Promises:
         self._starts: dict[str, list[_Start]] = {}
         self._answers: dict[str, list[_Answer]] = {}
         self._cancels: dict[str, int] = {}
+        self._retries: list[tuple[str, int]] = []
 
     @property
     def run_ids(self) -> frozenset[str]:
@@ -72,6 +73,10 @@ class Promises:
         """A cancel was accepted."""
         self._cancels[run_id] = self._cancels.get(run_id, 0) + 1
 
+    def retried(self, run_id: str, after: int) -> None:
+        """A retry of the run, which had ended with event `after`, was accepted."""
+        self._retries.append((run_id, after))
+
     def _answer(self, run_id: str, answer: _Answer) -> None:
         self._answers.setdefault(run_id, []).append(answer)
 
@@ -87,6 +92,8 @@ class Promises:
             _check_answer(answer, facts)
         if run_id in self._cancels:
             _check_cancel(facts)
+        for after in (after for retried, after in self._retries if retried == run_id):
+            _check_retry(after, facts)
 
 
 def _check_answer(answer: _Answer, facts: RunFacts) -> None:
@@ -123,9 +130,18 @@ def _check_taken(answer: _Answer, facts: RunFacts, where: str) -> None:
 
 
 def _check_cancel(facts: RunFacts) -> None:
-    told = [event for event in facts.events if isinstance(event, e.CancelRequested)]
+    # A retry is a life that the cancel was not about.
+    about = (e.CancelRequested, e.RunRetried)
+    told = [event for event in facts.events if isinstance(event, about)]
     waits = _settled(facts) and not _ended(facts)
     assert told or not waits, "cancelled, told 202: the run waits and does not know"
+
+
+def _check_retry(after: int, facts: RunFacts) -> None:
+    if _settled(facts):
+        went_on = facts.events[after : after + 1]
+        retried = went_on and isinstance(went_on[0], e.RunRetried)
+        assert retried, f"retried after event {after}, told 202: {went_on}"
 
 
 def _settled(facts: RunFacts) -> bool:
@@ -177,8 +193,21 @@ class PromisingClient(Client):
         self._promises.answered_otherwise(row.run_id, row.hook_id, decision_id(row, text))
 
     async def cancel(
-        self, run_id: str, reason: str | None = None, *, actor: str | None = None
-    ) -> None:
+        self,
+        run_id: str,
+        reason: str | None = None,
+        *,
+        actor: str | None = None,
+        wait: bool | DurationLike = False,
+        force: bool = False,
+    ) -> RunStatus:
         """As `Client.cancel`."""
-        await super().cancel(run_id, reason, actor=actor)
+        status = await super().cancel(run_id, reason, actor=actor, wait=wait, force=force)
         self._promises.cancelled(run_id)
+        return status
+
+    async def retry(self, run_id: str, *, actor: str | None = None) -> None:
+        """As `Client.retry`."""
+        before = await self.get(run_id)
+        await super().retry(run_id, actor=actor)
+        self._promises.retried(run_id, before.last_event)

@@ -21,6 +21,7 @@ from stepwell.testing.laws.log import (
     check_order,
     check_outcomes,
     check_times,
+    lives_of,
 )
 from stepwell.testing.laws.maps import check_maps
 from stepwell.testing.laws.replays import check_replay
@@ -65,17 +66,22 @@ def check_history(
 
 def _check_log(events: Sequence[Event]) -> None:
     check_order(events)
+    for life in lives_of(events):
+        _check_life(life)
+    check_maps(events)
+    check_inbox(events)
+    check_children(events)
+    check_folds(events)
+
+
+def _check_life(events: Sequence[Event]) -> None:
     check_outcomes(events)
     check_times(events)
     check_cancels(events)
     check_steps(events)
     check_dispatches(events)
-    check_maps(events)
     check_hooks(events)
     check_timers(events)
-    check_inbox(events)
-    check_children(events)
-    check_folds(events)
 
 
 def check_run(env: Inspectable, run: RunHandle[Any]) -> None:

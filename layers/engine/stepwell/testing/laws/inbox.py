@@ -23,6 +23,8 @@ def check_inbox(events: Sequence[e.Event]) -> None:
         elif isinstance(event, e.RunSuspended):
             assert not suspended, f"event {number}: the workflow is suspended already"
             suspended = True
+        elif isinstance(event, e.RunRetried):
+            suspended = False
         if identity:
             assert identity not in seen, f"event {number}: {identity} is recorded again"
             seen.add(identity)
@@ -32,8 +34,9 @@ def check_inbox(events: Sequence[e.Event]) -> None:
 def check_entries(facts: RunFacts) -> None:
     """What the log has received stands in a row, and says the same."""
     rows = {row.entry_id: row for row in facts.rows.inbox}
+    copied = next((n for n, each in enumerate(facts.events, 1) if each.type == "RunForked"), 0)
     for number, event in enumerate(facts.events, 1):
-        if isinstance(event, e.InboxReceived):
+        if isinstance(event, e.InboxReceived) and number > copied:
             row = rows.get(event.entry)
             said = None if row is None else (row.key, row.payload, row.actor)
             told = (event.key, event.payload, event.actor)

@@ -55,15 +55,34 @@ def check_commits(commits: Sequence[e.Commit]) -> None:
 
 
 def check_order(events: Sequence[e.Event]) -> None:
-    """The first event starts the run; at most one ends it, and nothing follows that."""
+    """The first event starts the run; nothing but a retry follows an end, and not any end."""
     assert events, "a history has a first event"
     assert isinstance(events[0], e.RunStarted), f"event 1 is {events[0].type}"
     ended = False
     for number, event in enumerate(events, 1):
         started = isinstance(event, e.RunStarted)
         assert not started or number == 1, f"event {number}: the run is started again"
-        assert not ended, f"event {number}: {event.type} after the end of the run"
+        if isinstance(event, e.RunRetried):
+            again = isinstance(events[number - 2], e.RunFailed | e.RunCancelled)
+            assert again, f"event {number}: retried after {events[number - 2].type}"
+        else:
+            assert not ended, f"event {number}: {event.type} after the end of the run"
         ended = isinstance(event, ENDS)
+
+
+def lives_of(events: Sequence[e.Event]) -> list[Sequence[e.Event]]:
+    """The log up to each end of the run, and whole, without what was forgotten by then."""
+    ends = [n for n, event in enumerate(events) if isinstance(event, e.RunRetried)]
+    return [one_life(events[:end]) for end in [*ends, len(events)]]
+
+
+def one_life(events: Sequence[e.Event]) -> Sequence[e.Event]:
+    """The log as if the run had lived once: without what a retry does again."""
+    lives = fold(events).lives
+    if not lives.retried:
+        return events
+    shown = zip(events, lives.effective(events), strict=True)
+    return [event for event, same in shown if event is same and not isinstance(event, ENDS)]
 
 
 def check_outcomes(events: Sequence[e.Event]) -> None:

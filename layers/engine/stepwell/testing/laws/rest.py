@@ -44,7 +44,7 @@ def check_rest(facts: RunFacts) -> None:
     if facts.attempts:
         return
     state = fold(events)
-    if header.attention is None or header.attention.kind == "BLOCKED":
+    if header.attention is None or header.attention.kind != "STUCK":
         check_recorded(state, facts.rows.hooks)
         check_taken(state, facts.rows.inbox)
     if header.attention is None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from stepwell.core import events as e
 from stepwell.core.decide import first_event
 from stepwell.core.records import Chunk, HookRow, HookStatus, RunHeader, StepRow
 from stepwell.testing.facts import RunFacts
-from stepwell.testing.laws.log import ENDS
+from stepwell.testing.laws.log import ENDS, one_life
 
 _ENDED = {
     "HookReceived": HookStatus.RECEIVED,
@@ -26,9 +27,10 @@ def check_rows(facts: RunFacts) -> None:
         assert not events, "a log without a header"
         return
     check_beginning(events, header)
-    check_hook_rows(events, facts.rows.hooks)
+    copied = next((n for n, each in enumerate(events, 1) if each.type == "RunForked"), 0)
+    check_hook_rows(events[copied:], facts.rows.hooks)
     check_step_rows(events, facts.rows.steps)
-    check_output(events, facts.output)
+    check_output(one_life(events)[copied:], facts.output)
 
 
 def check_beginning(events: Sequence[e.Event], header: RunHeader) -> None:
@@ -102,7 +104,7 @@ def check_step_rows(events: Sequence[e.Event], rows: Iterable[StepRow]) -> None:
         recorded = next(
             (
                 event
-                for event in events[row.order :]
+                for event in _same_life(events[row.order :])
                 if isinstance(event, _OUTCOMES) and event.step == row.step
             ),
             None,
@@ -110,6 +112,10 @@ def check_step_rows(events: Sequence[e.Event], rows: Iterable[StepRow]) -> None:
         if recorded is not None:
             same = _untimed(recorded) == _untimed(said)
             assert same, f"{where}: it says {said}, the log {recorded}"
+
+
+def _same_life(events: Sequence[e.Event]) -> Iterator[e.Event]:
+    return takewhile(lambda event: not isinstance(event, e.RunRetried), events)
 
 
 def _untimed(event: e.Event) -> Mapping[str, object]:
