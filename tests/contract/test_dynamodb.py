@@ -171,7 +171,11 @@ def test_the_table_is_as_the_design_has_it(aws: Storage) -> None:
         index["IndexName"]: index["Projection"]["ProjectionType"]
         for index in table["GlobalSecondaryIndexes"]
     }
-    assert projections == {"runs": "KEYS_ONLY", "wanted": "INCLUDE"}
+    assert projections == {
+        "runs": "KEYS_ONLY",
+        "wanted": "INCLUDE",
+        "expiring": "KEYS_ONLY",
+    }
     ttl = aws.table.client.describe_time_to_live(TableName="stepwell")["TimeToLiveDescription"]
     assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 

@@ -46,7 +46,7 @@ NEEDS = {
         **_TOKENS,
     },
     "Worker": {
-        "Table.Arn": _READ_AND_WRITE | _QUERY | _MANY,
+        "Table.Arn": _READ_AND_WRITE | _QUERY | _MANY | {"dynamodb:BatchWriteItem"},
         "Table.Arn/index/wanted": _QUERY,
         "RunQueue.Arn": _RECEIVE | _SEND,
         "InboxQueue.Arn": _SEND,
@@ -59,6 +59,7 @@ NEEDS = {
         },
         "ScheduleRole.Arn": {"iam:PassRole"},
         **_VALUES,
+        "Bucket.Arn/values/*": _VALUES["Bucket.Arn/values/*"] | {"s3:DeleteObject"},
         **_TOKENS,
     },
     "Step": {
@@ -79,6 +80,7 @@ NEEDS = {
     "Sweeper": {
         "Table.Arn": _READ_AND_WRITE | _MANY,
         "Table.Arn/index/wanted": _QUERY,
+        "Table.Arn/index/expiring": _QUERY,
         "RunDeadLetters.Arn": _RECEIVE,
         "InboxDeadLetters.Arn": _RECEIVE,
         "StepDeadLetters.Arn": _RECEIVE,

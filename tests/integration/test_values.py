@@ -27,7 +27,7 @@ from stepwell import (
     workflow,
 )
 from stepwell.core.payload import Sizes, codec
-from stepwell.core.records import is_reference, reference_hash
+from stepwell.core.records import is_reference, reference_key
 from stepwell.engine.ports import BlobMissing
 from stepwell.errors import PayloadError, PayloadRejected, PayloadTooLarge, RunFailed
 from stepwell.testing import Environment
@@ -401,7 +401,7 @@ def test_large_values_are_kept_apart_and_read_back_whole(
         references = [completed[0].result, *(each.payload for each in received)]
         assert all(is_reference(each) for each in references)
         for each in references:
-            assert env.wait_for(env._ports.blobs.get(reference_hash(each)))
+            assert env.wait_for(env._ports.blobs.get(reference_key(each)))
 
 
 def test_just_below_the_limit_a_value_stays_inline(env: Environment) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations import (
     aws_messaging,
     aws_store,
+    deletion,
     engine_outside,
     engine_turns,
     fan_out,
@@ -23,6 +24,7 @@ MUTATIONS = (
     *aws_messaging.MUTATIONS,
     *local_store.MUTATIONS,
     *local_queue.MUTATIONS,
+    *deletion.DELETION,
     *overtaken.MUTATIONS,
     *steps.STEPS,
     *sweeping.MUTATIONS,

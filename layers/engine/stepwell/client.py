@@ -20,7 +20,7 @@ from stepwell.authoring.guards import Chain, declared
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event
 from stepwell.core.ids import check_key, check_note, run_id_for
-from stepwell.core.messages import StartRun, Wake
+from stepwell.core.messages import DeleteRun, StartRun, Wake
 from stepwell.core.payload import Codec, codec
 from stepwell.core.records import (
     AttentionKind,
@@ -39,7 +39,7 @@ from stepwell.engine.catalogue import (
     Publication,
 )
 from stepwell.engine.control import send_kept
-from stepwell.engine.headers import chain_of, header_of, last_link
+from stepwell.engine.headers import chain_of, found_run, header_of, last_link
 from stepwell.engine.inboxes import InboxEntry, Inboxes
 from stepwell.engine.operating import Operating
 from stepwell.engine.polling import poll
@@ -54,7 +54,9 @@ from stepwell.errors import (
     ResultTimeout,
     RunBlocked,
     RunCancelled,
+    RunDeleted,
     RunFailed,
+    RunNotEnded,
     RunNotFound,
     UsageError,
     WorkflowNotFound,
@@ -257,11 +259,12 @@ class Client:
             known = await self._ports.store.get_header(run_id)
             if known is not None:
                 return _same_start(known, start.digest, key), True
+        values = self._values.of(run_id)
         message = StartRun(
             run_id=run_id,
             workflow=workflow,
             version=start.version,
-            input=await self._values.put(start.text, f"input of workflow {workflow!r}"),
+            input=await values.put(start.text, f"input of workflow {workflow!r}"),
             input_digest=start.digest,
             seed=self._ports.ids.new_id(),
             created_at=self._ports.clock.now(),
@@ -303,8 +306,7 @@ class Client:
     async def get(self, run_id: str) -> RunHeader:
         """The run as it stands: status, input, result, what it waits for. Raises `RunNotFound`."""
         header = await self._ports.store.get_header(run_id)
-        if header is None:
-            raise RunNotFound(run_id)
+        header = found_run(header, run_id)
         result = None if header.result is None else await self._values.get(header.result)
         return replace(header, input=await self._values.get(header.input), result=result)
 
@@ -324,8 +326,7 @@ class Client:
         Raises `RunNotFound`.
         """
         rows = await self._ports.store.load(run_id)
-        if rows.header is None:
-            raise RunNotFound(run_id)
+        found_run(rows.header, run_id)
         events = [event for commit in rows.commits for event in commit.events]
         wanted = events[after:] if limit is None else events[after : after + limit]
         return tuple(
@@ -338,8 +339,7 @@ class Client:
     async def progress(self, run_id: str) -> tuple[MapProgress, ...]:
         """How far the maps of a run have come, as far as its log says. Raises `RunNotFound`."""
         rows = await self._ports.store.load(run_id)
-        if rows.header is None:
-            raise RunNotFound(run_id)
+        found_run(rows.header, run_id)
         return progress_of(fold(event for commit in rows.commits for event in commit.events))
 
     async def _with_values(self, event: Event) -> Event:
@@ -384,9 +384,7 @@ class Client:
         async def ended() -> bool:
             nonlocal header, link
             # From the link that was reached last: a chain only grows.
-            header = await last_link(self._ports, link)
-            if header is None:
-                raise RunNotFound(link)
+            header = found_run(await last_link(self._ports, link), link)
             link = header.run_id
             over = header.status.terminal and header.continued_to is None
             return over or (header.attention is not None and not header.paused)
@@ -416,8 +414,7 @@ class Client:
 
         With `follow` it goes on until the step or the run has ended. Raises `RunNotFound`.
         """
-        if await self._ports.store.get_header(run_id) is None:
-            raise RunNotFound(run_id)
+        found_run(await self._ports.store.get_header(run_id), run_id)
         position = after
         chunks: tuple[Chunk, ...] = ()
         ended = not follow
@@ -447,8 +444,7 @@ class Client:
 
     async def _step_ended(self, run_id: str, step: str) -> bool:
         rows = await self._ports.store.load(run_id)
-        if rows.header is None:
-            raise RunNotFound(run_id)
+        found_run(rows.header, run_id)
         state = fold(event for commit in rows.commits for event in commit.events)
         known = state.steps.get(step)
         return state.terminal or (
@@ -572,14 +568,36 @@ class Client:
         """
         await self._operating.retry(run_id, actor)
 
+    async def delete(self, run_id: str, *, actor: str | None = None) -> None:
+        """Delete a run that has ended, with its history, its hooks, its output and its values.
+
+        A worker does it; when this returns it will be done. What stays for 30 days is that there
+        was such a run: until then its id and its idempotency key cannot be used again. Deleting it
+        once more changes nothing. Runs that were forked from it, and its parent, keep what they
+        have of it. Raises `RunNotFound`, `RunNotEnded`.
+        """
+        check_note("actor", actor)
+        header = await self._ports.store.get_header(run_id)
+        if header is None:
+            raise RunNotFound(run_id)
+        if not header.status.terminal:
+            raise RunNotEnded(run_id)
+        await self._ports.queue.send(
+            DeleteRun(
+                run_id=run_id,
+                request_id=self._ports.ids.new_id(),
+                after=header.last_event,
+                actor=actor,
+            )
+        )
+
     async def wake(self, run_id: str) -> None:
         """Have a run looked at again, as after a deployment of code that fits. Never harmful.
 
         A stuck run gets the message that could not be handled once more. Raises `RunNotFound`.
         """
         header = await self._ports.store.get_header(run_id)
-        if header is None:
-            raise RunNotFound(run_id)
+        header = found_run(header, run_id)
         await self._ports.queue.send(Wake(run_id=run_id, cause=self._ports.ids.new_id()))
         # Second: should it fail again, the note about it is the last word on the header.
         await send_kept(self._ports, header.note)
@@ -591,6 +609,8 @@ async def resume_hook(token: str, payload: Any = None, *, actor: str | None = No
 
 
 def _same_start(standing: RunHeader, digest: str, key: str) -> str:
+    if standing.deleted_at is not None:
+        raise RunDeleted(standing.run_id)
     if standing.input_digest != digest:
         raise IdempotencyConflict(standing.run_id, key)
     return standing.run_id

@@ -39,6 +39,7 @@
     │   └── InputRejected
     └── RunError                   about one run, as a client sees it
         ├── RunNotFound
+        │   └── RunDeleted
         ├── RunFailed
         ├── RunCancelled
         ├── RunBlocked
@@ -447,6 +448,13 @@ class RunNotFound(RunError):
         super().__init__(run_id, "not found")
 
 
+class RunDeleted(RunNotFound):
+    """The run was deleted. Its id, and so its idempotency key, stays taken for 30 days."""
+
+    def __init__(self, run_id: str) -> None:
+        RunError.__init__(self, run_id, "was deleted; its id stays taken for 30 days after that")
+
+
 class RunFailed(RunError):
     """The run ended as FAILED; `failure` says with what."""
 
@@ -488,7 +496,7 @@ class EntryConflict(RunError):
 
 
 class RunNotEnded(RunError):
-    """The run goes on, so there is nothing to retry. Wait for its end, or cancel it first."""
+    """The run goes on: only one that has ended can be retried or deleted. Wait, or cancel it."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(run_id, "has not ended; wait for its end, or cancel it first")

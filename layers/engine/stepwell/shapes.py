@@ -83,6 +83,7 @@ def run_summary(header: RunHeader) -> Shape:
         "continued_from": header.continued_from,
         "continued_to": header.continued_to,
         "error": _failure(header.error),
+        "kept_until": _time(header.kept_until),
     }
 
 

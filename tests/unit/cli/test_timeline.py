@@ -133,6 +133,7 @@ ONE_OF_EACH: dict[type, e.Event] = {
         e.TimerStarted(at=START, timer="t:1", name="t", due=START),
         e.TimerFired(at=START, timer="t:1", name="t", due=START),
         e.TimerCancelled(at=START, timer="t:1", name="t"),
+        e.RunDeleted(at=START, request_id="r", actor="eve"),
         e.PatchMarked(at=START, patch="new\nway"),
         e.AttributesSet(at=START, attributes='{"n":1}'),
         e.InboxReceived(at=START, entry="i", key="k\n", payload="[1]", actor="eve"),

@@ -42,9 +42,10 @@ MAP_STATES = [None, "started", "ended"]
 MAP_EVENTS = ["MapStarted", "MapEnded"]
 CHILD_STATES = [None, "open", "cancelling", "ended"]
 CHILD_EVENTS = ["ChildStarted", "ChildCancelRequested", "ChildEnded"]
-RUN_STATES = [None, "running", "completed", "failed", "cancelled", "continued"]
+RUN_STATES = [None, "running", "completed", "failed", "cancelled", "continued", "deleted"]
 RUN_EVENTS = [
     "RunStarted", "RunCompleted", "RunFailed", "RunCancelled", "RunContinued", "RunRetried",
+    "RunDeleted",
 ]  # fmt: skip
 
 
@@ -101,6 +102,10 @@ def run_goes(state: str | None, event: str) -> str | None:
         ("failed", "RunRetried"): "running",
         ("cancelled", "RunRetried"): "running",
         ("running", "RunContinued"): "continued",
+        ("completed", "RunDeleted"): "deleted",
+        ("failed", "RunDeleted"): "deleted",
+        ("cancelled", "RunDeleted"): "deleted",
+        ("continued", "RunDeleted"): "deleted",
     }.get((state, event))
 
 

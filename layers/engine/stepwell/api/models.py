@@ -131,6 +131,7 @@ class RunSummary(_Model):
     continued_from: str | None
     continued_to: str | None
     error: Failure | None
+    kept_until: Time | None
 
 
 class Run(RunSummary):

@@ -182,6 +182,8 @@ def run_facts(header: RunHeader) -> dict[str, str]:
         facts["tags"] = one_line(", ".join(header.tags))
     if header.attributes is not None:
         facts["attributes"] = compact(json.loads(header.attributes))
+    if header.kept_until is not None:
+        facts["kept until"] = shapes.iso(header.kept_until)
     if header.context is not None:
         facts["context"] = compact(json.loads(header.context))
     return facts | _kin(header)
@@ -259,6 +261,20 @@ def cancel(
         suggest_worker(target, "a worker carries it out")
     else:
         out.line(f"run {run} has already ended: {header.status}")
+
+
+@app.command(cls=Command)
+@on_target
+def delete(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
+    """Delete a run that has ended, with all that it holds. This cannot be undone."""
+    out = Output(as_json=as_json)
+    with target.open_existing() as opened:
+        asyncio.run(opened.client.delete(run))
+    if as_json:
+        out.json({"run_id": run, "deleted": True})
+    else:
+        out.line(f"run {run}: will be deleted")
+        suggest_worker(target, "a worker does it")
 
 
 async def _cancel(client: Client, run_id: str, reason: str | None) -> RunHeader:

@@ -212,12 +212,17 @@ def _run_continued(event: e.RunContinued, took: str) -> Details:
     return [_took(took), f"as run {event.next}", f"input {_shown(event.input)}"]
 
 
+def _run_deleted(event: e.RunDeleted, _: str) -> Details:
+    return ["" if event.actor is None else f"by {short(event.actor)}"]
+
+
 def _nothing(_: e.Event, __: str) -> Details:
     return []
 
 
 _DETAILS: dict[str, Callable[[Any, str], Details]] = {
     "RunStarted": _run_started,
+    "RunDeleted": _run_deleted,
     "StepStarted": _step_started,
     "StepCompleted": _step_completed,
     "StepFailed": _step_failed,

@@ -425,6 +425,16 @@ class RunRetried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunDeleted:
+    """A run that had ended is deleted: whoever finds this goes on until nothing is left of it."""
+
+    at: Millis
+    request_id: str
+    actor: str | None = None
+    type: Literal["RunDeleted"] = "RunDeleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepSuperseded:
     """What a step came to before a retry is not used: the code gives it another input now."""
 
@@ -491,6 +501,7 @@ Event = (
     | RunFailed
     | RunCancelled
     | RunRetried
+    | RunDeleted
     | StepSuperseded
     | RunForked
     | RunContinued

@@ -88,10 +88,11 @@ RUN: Table = {
         "RunCancelled": "cancelled",
         "RunContinued": "continued",
     },
-    "completed": {},
-    "failed": {"RunRetried": "running"},
-    "cancelled": {"RunRetried": "running"},
-    "continued": {},
+    "completed": {"RunDeleted": "deleted"},
+    "failed": {"RunRetried": "running", "RunDeleted": "deleted"},
+    "cancelled": {"RunRetried": "running", "RunDeleted": "deleted"},
+    "continued": {"RunDeleted": "deleted"},
+    "deleted": {},
 }
 
 

@@ -126,6 +126,15 @@ class RetryRun(_Message):
     actor: str | None = None
 
 
+class DeleteRun(_Message):
+    """A run that ended with event `after` is to be deleted. Another end is none of its business."""
+
+    type: Literal["delete"] = "delete"
+    request_id: str
+    after: int
+    actor: str | None = None
+
+
 class Continue(_Message):
     """A turn stopped with work left. `cause` derives from the message that caused it.
 
@@ -156,6 +165,7 @@ Message = (
     | CancelRun
     | ResumeRun
     | RetryRun
+    | DeleteRun
     | Continue
     | Wake
 )

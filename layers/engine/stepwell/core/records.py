@@ -28,6 +28,9 @@ ChildEnding = Literal["completed", "failed", "cancelled", "missing", "refused"]
 #: After how long without news of an attempt, or of its next turn, a run is looked after: longer
 #: than AWS lets an attempt go on, with its time in the queue and the tries before the last.
 UNHEARD: Millis = 3_600_000
+#: For how long it is known that a run was deleted: longer than any message of it can be in a queue
+#: and then with the dead letters, twice 14 days at most.
+REMEMBERED: Millis = 30 * 86_400_000
 
 
 class RunStatus(StrEnum):
@@ -162,7 +165,9 @@ class RunHeader:
     is a message. `attributes` is a JSON object of what the workflow has set, `context` the run's
     context as it was started with. `retry` is a retry that the log does not know of yet. `guards`
     are those that the run was started with; the log tells of others. `continued_to` is the run that
-    goes on in place of this one, `continued_from` the one that this one goes on for.
+    goes on in place of this one, `continued_from` the one that this one goes on for. An ended run
+    is kept until `kept_until`, for ever where that is None. Of a deleted run, `deleted_at` says so,
+    and nothing is left but who it was, until then.
     """
 
     run_id: str
@@ -185,6 +190,8 @@ class RunHeader:
     tags: tuple[str, ...] = ()
     attributes: Payload | None = None
     context: Payload | None = None
+    kept_until: Millis | None = None
+    deleted_at: Millis | None = None
     retry: RetryRequest | None = None
     forked_from: Fork | None = None
     parent: Parent | None = None
@@ -349,9 +356,33 @@ class Chunk:
     last_event: int = 0
 
 
-def blob_reference(sha256: str, size: int) -> Payload:
-    """The text that stands for a value kept as a blob; `size` in bytes of its JSON."""
-    return f"@{sha256}:{size}"
+def tombstone(header: RunHeader, at: Millis) -> RunHeader:
+    """What is left of a run that is deleted at a time: who it was, and nothing that it held."""
+    return RunHeader(
+        run_id=header.run_id,
+        workflow=header.workflow,
+        version=header.version,
+        status=header.status,
+        input="null",
+        input_digest="",
+        seed="",
+        created_at=header.created_at,
+        updated_at=at,
+        last_event=header.last_event,
+        parent=header.parent,
+        continued_to=header.continued_to,
+        continued_from=header.continued_from,
+        deleted_at=at,
+        kept_until=at + REMEMBERED,
+    )
+
+
+def blob_reference(key: str, size: int) -> Payload:
+    """The text that stands for a value kept as a blob; `size` in bytes of its JSON.
+
+    `key` is the hash of its content, behind the id of the run that it belongs to and a slash.
+    """
+    return f"@{key}:{size}"
 
 
 def is_reference(payload: Payload) -> bool:
@@ -359,6 +390,11 @@ def is_reference(payload: Payload) -> bool:
     return payload.startswith("@")
 
 
-def reference_hash(payload: Payload) -> str:
-    """The blob's hash that a reference names."""
-    return payload[1:].partition(":")[0]
+def reference_key(payload: Payload) -> str:
+    """The blob's key that a reference names: its hash, and whose it is."""
+    return payload[1:].rpartition(":")[0]
+
+
+def reference_size(payload: Payload) -> int:
+    """Bytes of the JSON that a reference stands for."""
+    return int(payload.rpartition(":")[2])

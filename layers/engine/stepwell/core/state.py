@@ -304,7 +304,7 @@ class RunState:
     def _begins_with(self, event: e.Event) -> bool:
         if self.status is None:
             return event.type == "RunStarted"
-        return event.type == "RunRetried"
+        return event.type in ("RunRetried", "RunDeleted")
 
 
 def fold(events: Iterable[e.Event]) -> RunState:
@@ -365,6 +365,10 @@ def _run_retried(state: RunState, event: e.RunRetried) -> None:
             redo.add(child.id)
     kept = {*state.steps, *state.timers, *state.hooks, *state.children}
     lives.begin(number, redo, kept, (state.at, event.at))
+
+
+def _run_deleted(state: RunState, event: e.RunDeleted) -> None:
+    state.status = follow(RUN, state.status, event.type, "the run")
 
 
 def _is_asked_again(hook: HookState, redo: Container[str]) -> bool:
@@ -614,6 +618,7 @@ _APPLY: dict[str, Callable[..., None]] = {
     "PatchMarked": _patch_marked,
     "AttributesSet": _attributes_set,
     "RunRetried": _run_retried,
+    "RunDeleted": _run_deleted,
     "RunForked": _run_forked,
     "StepSuperseded": _step_superseded,
     "CancelRequested": _cancel_requested,

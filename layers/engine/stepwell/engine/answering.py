@@ -149,7 +149,7 @@ class Answering:
             run_id=row.run_id,
             hook_id=row.hook_id,
             decision_id=decision_id(row, text),
-            payload=await self._values.put(text, f"answer to hook {row.name!r}"),
+            payload=await self._values.of(row.run_id).put(text, f"answer to hook {row.name!r}"),
             decided_at=self._ports.clock.now(),
             actor=actor,
         )

@@ -22,7 +22,7 @@ from stepwell.core import events as e
 from stepwell.core.commands import RunStep, Snapshot
 from stepwell.core.decide import closing
 from stepwell.core.definitions import GuardDefinition, StepDefinition, WorkflowDefinition
-from stepwell.core.messages import StepAttempt, StepReported
+from stepwell.core.messages import StepAttempt, StepReported, Wake
 from stepwell.core.overrides import overridden
 from stepwell.core.payload import codec
 from stepwell.core.records import Attention, HookRow, HookStatus, Millis, RunHeader, StepRow
@@ -170,7 +170,7 @@ class _Attempt:
         self._state = state
         self._header = header
         self._rows = rows
-        self._values = Values(means.ports.blobs, means.settings.sizes)
+        self._values = Values(means.ports.blobs, means.settings.sizes, header.run_id)
         self._checkpointed = False
         self._called_off = False
         self._chain: GuardChain | None = None
@@ -263,6 +263,9 @@ class _Attempt:
         """The attempt found out late that nobody waits for it. How the run stands by now."""
         ports, attempt = self._means.ports, self._received.attempt
         rows = await ports.store.load(attempt.run_id)
+        if rows.header is not None and rows.header.deleted_at is not None:
+            # A turn deletes what was put too late.
+            await ports.queue.send(Wake(run_id=attempt.run_id, cause=self._received.claim))
         state = fold(event for commit in rows.commits for event in commit.events)
         await _close_left(ports, rows, state, attempt)
         return rows, state

@@ -134,7 +134,8 @@ async def _start(turn: TurnContext, child: ChildState) -> None:
         run_id=child.run_id,
         workflow=child.name,
         version=child.version,
-        input=child.input,
+        # Its own, so that it can do without its parent.
+        input=await turn.values.of(child.run_id).own(child.input),
         input_digest=child.digest,
         seed=derived_seed(turn.header.seed, child.run_id),
         created_at=child.since,
@@ -200,6 +201,10 @@ async def _look_again(turn: TurnContext, child: ChildState) -> e.ChildEnded | No
 async def _ending(
     turn: TurnContext, child: ChildState, header: RunHeader | None
 ) -> e.ChildEnded | None:
+    if header is not None and header.deleted_at is not None:
+        return e.ChildEnded(
+            at=turn.time, child=child.id, name=child.name, run_id=header.run_id, status="missing"
+        )
     if header is None:
         # The turn that recorded the start had sent for the child before it wrote its own header.
         if child.order > turn.header.last_event:
@@ -216,7 +221,7 @@ async def _ending(
         name=child.name,
         run_id=header.run_id,
         status=ending,
-        result=header.result,
+        result=None if header.result is None else await turn.values.own(header.result),
         error=header.error,
         reason=await _reason(turn, header) if ending == "cancelled" else None,
     )

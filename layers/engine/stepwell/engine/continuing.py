@@ -49,7 +49,8 @@ async def start_next(turn: TurnContext) -> None:
         run_id=event.next,
         workflow=header.workflow,
         version=event.version,
-        input=event.input,
+        # Its own, so that it can do without this run.
+        input=await turn.values.of(event.next).own(event.input),
         input_digest=event.digest,
         seed=derived_seed(header.seed, event.next),
         created_at=event.at,

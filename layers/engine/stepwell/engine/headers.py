@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepwell.core.messages import StartRun
 from stepwell.core.records import RunHeader, RunStatus
 from stepwell.engine.ports import Ports
-from stepwell.errors import RunNotFound
+from stepwell.errors import RunDeleted, RunNotFound
 
 
 def header_of(message: StartRun) -> RunHeader:
@@ -30,6 +30,15 @@ def header_of(message: StartRun) -> RunHeader:
     )
 
 
+def found_run(header: RunHeader | None, run_id: str) -> RunHeader:
+    """The header of a run that is there. Raises `RunNotFound`, `RunDeleted`."""
+    if header is None:
+        raise RunNotFound(run_id)
+    if header.deleted_at is not None:
+        raise RunDeleted(run_id)
+    return header
+
+
 async def start_from_turn(ports: Ports, message: StartRun) -> None:
     """Start a run that a turn asks for, whose event is durable: the row, then the message.
 
@@ -42,10 +51,7 @@ async def start_from_turn(ports: Ports, message: StartRun) -> None:
 
 async def chain_of(ports: Ports, run_id: str) -> tuple[RunHeader, ...]:
     """The headers of a run's chain, the first one first. Raises `RunNotFound`."""
-    found = await ports.store.get_header(run_id)
-    if found is None:
-        raise RunNotFound(run_id)
-    chain = [found]
+    chain = [found_run(await ports.store.get_header(run_id), run_id)]
     while (before := chain[0].continued_from) is not None:
         header = await ports.store.get_header(before)
         if header is None:

@@ -59,7 +59,7 @@ class Inboxes:
             run_id=run_id,
             entry_id=self._ports.ids.new_id() if entry_id is None else entry_id,
             key=key,
-            payload=await self._values.put(text, owner),
+            payload=await self._values.of(run_id).put(text, owner),
             sent_at=self._ports.clock.now(),
             actor=actor,
         )

@@ -13,7 +13,7 @@ from stepwell.core.messages import CancelRun, ResumeRun, RetryRun
 from stepwell.core.records import Attention, RunHeader, RunStatus
 from stepwell.core.reopening import reopened, request_of
 from stepwell.engine.control import send_kept
-from stepwell.engine.headers import last_link
+from stepwell.engine.headers import found_run, last_link
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Ports, TransientError
 from stepwell.errors import (
@@ -23,7 +23,6 @@ from stepwell.errors import (
     RunBlocked,
     RunEnded,
     RunNotEnded,
-    RunNotFound,
 )
 
 #: How often a note is written anew because the header went on meanwhile.
@@ -38,10 +37,7 @@ class Operating:
 
     async def _header(self, run_id: str) -> RunHeader:
         """The run, or that which goes on in its place."""
-        header = await last_link(self._ports, run_id)
-        if header is None:
-            raise RunNotFound(run_id)
-        return header
+        return found_run(await last_link(self._ports, run_id), run_id)
 
     async def cancel(
         self, run_id: str, reason: str | None, actor: str | None, *, force: bool
@@ -132,9 +128,7 @@ class Operating:
     async def retry(self, run_id: str, actor: str | None) -> None:
         """Ask for a run that has ended to go on."""
         check_note("actor", actor)
-        header = await self._ports.store.get_header(run_id)
-        if header is None:
-            raise RunNotFound(run_id)
+        header = found_run(await self._ports.store.get_header(run_id), run_id)
         if not header.status.terminal:
             raise RunNotEnded(run_id)
         if header.status not in (RunStatus.FAILED, RunStatus.CANCELLED):

@@ -89,6 +89,26 @@ class Store(Protocol):
         kept, unless this `reopens` a run that has ended: it was about the life before.
         """
 
+    async def bury(self, tombstone: RunHeader) -> bool:
+        """Replace a header by what is left of a deleted run, and take it from all lists.
+
+        Only if one is there whose `last_event` is not higher. Whether it stands. It is gone some
+        time after its `kept_until`.
+        """
+
+    async def erase(self, run_id: str, until: Millis) -> None:
+        """Delete all rows of a run but its header; done once the header was replaced.
+
+        In the place of each commit stands an empty one until that time or later, so that nobody
+        who is late can append: `load` does not give these.
+        """
+
+    async def expired_runs(self, before: Millis, limit: int) -> tuple[RunHeader, ...]:
+        """Runs whose `kept_until` was before a time, those that were deleted apart. May lag.
+
+        At most `limit`, the longest expired first. A row that cannot be read is left out.
+        """
+
     async def request_cancel(self, run_id: str) -> bool:
         """Set `cancel_requested` on an existing header. Whether there is one."""
 
@@ -197,10 +217,13 @@ class Store(Protocol):
 
 
 class Blobs(Protocol):
-    """Large values by content hash. Writing the same hash twice is harmless."""
+    """Large values by content hash, behind whose they are. Writing one twice is harmless."""
 
     async def put(self, sha256: str, data: bytes) -> None:
         """Store bytes under the hash of the value they carry."""
+
+    async def delete_all(self, owner: str) -> None:
+        """Delete all whose keys begin with `owner/`. Those of others stay."""
 
     async def get(self, sha256: str) -> bytes:
         """The bytes. Raises `BlobMissing` if they are not there."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis
+from stepwell.core.retention import Retention
 from stepwell.core.retry import RetryPolicy
 from stepwell.core.tokens import Keyring
 from stepwell.errors import DefinitionError
@@ -46,8 +47,9 @@ class Settings:
     `turn_time` after how long a turn starts no more steps and hands over to the next one;
     `notify_retry` how often `on_created` of a workflow's hook is tried; `settle_time` how much of
     the time before its process ends a turn keeps for making durable what it did; `limits` how large
-    a run may grow; `journal_dir` the folder of the file that a local engine works on;
-    `guard_time` how long the guards of a step may take together, before it and after it.
+    a run may grow; `retention` how long it is kept once it has ended; `journal_dir` the folder of
+    the file that a local engine works on; `guard_time` how long the guards of a step may take
+    together, before it and after it.
     """
 
     keyring: Keyring
@@ -60,6 +62,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     journal_dir: Path | None = None
     guard_time: Millis = 60_000
+    retention: Retention = field(default_factory=Retention)
 
     def usable(self, time_left: Millis) -> Millis:
         """How much of the time before a process ends its work may take: at least half of it."""

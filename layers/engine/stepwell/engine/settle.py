@@ -17,9 +17,10 @@ from stepwell.core.decide import closing
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.failure import describe
 from stepwell.core.messages import Continue
-from stepwell.core.records import Attention, HookStatus, RunHeader, RunStatus, Wait
+from stepwell.core.records import Attention, HookStatus, Millis, RunHeader, RunStatus, Wait
 from stepwell.core.state import Alarm, fold
 from stepwell.engine import children, continuing, hooks
+from stepwell.engine.deletion import erase
 from stepwell.engine.dispatch import call_off
 from stepwell.engine.endings import Cancelled, Continues, Outcome, Raised, Returned
 from stepwell.engine.journal import Fenced
@@ -86,6 +87,9 @@ async def close_late(turn: TurnContext) -> None:
 async def close_behind(turn: TurnContext) -> None:
     """Close what an overtaken turn opened, if the run has ended meanwhile: nobody else knows."""
     rows = await turn.ports.store.load(turn.run_id)
+    if rows.header is not None and rows.header.deleted_at is not None:
+        await erase(turn.ports, rows.header)
+        return
     if not fold(event for commit in rows.commits for event in commit.events).terminal:
         return
     turn.rows.update({row.hook_id: row for row in rows.hooks})
@@ -244,9 +248,10 @@ async def write_header(turn: TurnContext, attention: Attention | None = None) ->
     header, state = turn.header, turn.state
     assert state.status is not None
     waits = () if state.terminal else state.waits()
+    status = _STATUS[state.status]
     agreeing = replace(
         header,
-        status=_STATUS[state.status],
+        status=status,
         last_event=state.last,
         waiting=_shown(waits),
         waits_not_shown=max(len(waits) - SHOWN_WAITS, 0),
@@ -256,9 +261,20 @@ async def write_header(turn: TurnContext, attention: Attention | None = None) ->
         retry=None,
         attributes=write_attributes(state.attributes) if state.attributes else None,
         continued_to=None if state.continued is None else state.continued.next,
+        kept_until=_kept_until(turn, status),
     )
     if agreeing != header:
         await _update(turn, replace(agreeing, updated_at=turn.ports.clock.now()))
+
+
+def _kept_until(turn: TurnContext, status: RunStatus) -> Millis | None:
+    """Until when an ended run is kept: as it was decided at its end, whatever is set meanwhile."""
+    header, state = turn.header, turn.state
+    if not state.terminal:
+        return None
+    if header.status.terminal and header.last_event == state.last:
+        return header.kept_until
+    return turn.settings.retention.kept_until(status, state.at)
 
 
 def _shown(waits: tuple[Wait, ...]) -> tuple[Wait, ...]:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from stepwell.core.decide import answer
 from stepwell.core.messages import (
     CancelRun,
+    DeleteRun,
     HookDecided,
     Message,
     RetryRun,
@@ -42,6 +43,8 @@ LONGEST_REASON = 1_000
 _LONGEST_ON_MARK = 32_768
 _ROUNDS = 3
 _RUNS = 500
+#: Runs whose deletion is asked for in one sweep.
+_EXPIRED = 200
 #: More than runs, for some may be of runs that are stuck, and these are not woken.
 _HOOKS = 2_000
 #: What is left of the time when nobody else is woken.
@@ -103,6 +106,27 @@ class Sweep:
                 extra={"run_ids": sorted(woken)[:20]},
             )
         return found
+
+    async def delete_expired(self, time_left: Callable[[], Millis]) -> int:
+        """Have ended runs deleted that were kept for as long as their end said. Returns how many.
+
+        At most `_EXPIRED` at a time: the others wait for the next sweep. One that was retried in
+        the meantime is not deleted, for its end is another one then.
+        """
+        now = self._ports.clock.now()
+        deleted = 0
+        for header in await self._ports.store.expired_runs(now, _EXPIRED):
+            if time_left() < _RESERVE:
+                break
+            await self._ports.queue.send(
+                DeleteRun(
+                    run_id=header.run_id,
+                    request_id=f"expired at minute {now // _MINUTE}",
+                    after=header.last_event,
+                )
+            )
+            deleted += 1
+        return deleted
 
     async def take_dead_letter(
         self, run_id: str, message: Message | StepAttempt | None, *, reason: str, body: str

@@ -39,7 +39,7 @@ from stepwell.core.messages import (
 from stepwell.core.records import Attention, HookRow, Millis, RunHeader
 from stepwell.core.reopening import wanted_retry
 from stepwell.core.state import Alarm, RunState, fold
-from stepwell.engine import children, continuing, control, settle
+from stepwell.engine import children, continuing, control, deletion, settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised
@@ -68,6 +68,7 @@ class TurnEnd(StrEnum):
     BLOCKED = "blocked"
     PAUSED = "paused"
     STUCK = "stuck"
+    DELETED = "deleted"
     NOTHING = "nothing to do"
 
 
@@ -134,10 +135,19 @@ class Engine:
         if rows.header is None and isinstance(message, ChildReported):
             return TurnEnd.NOTHING  # a parent has a header before its child: this one was deleted
         header = rows.header or await self._put_header(message)
+        if header.deleted_at is not None:
+            # Also what somebody put who was late: nobody else knows of it.
+            await deletion.erase(self.ports, header)
+            return TurnEnd.NOTHING
         log = [event for commit in rows.commits for event in commit.events]
         state = fold(log)
         delivered = _Delivered(message, message_id, receive_count, time_left)
         turn = self._context(delivered, header, state, rows)
+        if deletion.is_wanted(state, header, message):
+            if not turn.settled and state.status != "deleted":
+                await settle.tell_others(turn)
+            await deletion.delete(turn, message)
+            return TurnEnd.DELETED
         if state.terminal:
             request = wanted_retry(state, header, message)
             if request is None:
@@ -268,7 +278,7 @@ class Engine:
             journal=Journal(
                 ports.store, ports.clock, header.run_id, turn_id, state, not_before=time
             ),
-            values=Values(ports.blobs, self.settings.sizes),
+            values=Values(ports.blobs, self.settings.sizes, header.run_id),
             rows={row.hook_id: row for row in rows.hooks},
             steps={row.step: row for row in rows.steps},
             inbox={row.entry_id: row for row in rows.inbox},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from urllib.parse import quote
 
 from stepwell.core.events import Event
 from stepwell.core.payload import Sizes, blob_hash, check_size, pack, unpack
@@ -13,17 +14,39 @@ from stepwell.core.records import (
     RunHeader,
     blob_reference,
     is_reference,
-    reference_hash,
+    reference_key,
+    reference_size,
 )
 from stepwell.engine.ports import Blobs
 
 
-class Values:
-    """Stores and fetches the JSON of values."""
+def owner_of(run_id: str) -> str:
+    """What the keys of a run's blobs begin with, before a slash."""
+    return quote(run_id, safe="")
 
-    def __init__(self, blobs: Blobs, sizes: Sizes) -> None:
+
+class Values:
+    """Stores and fetches the JSON of values.
+
+    What is stored belongs to a run and is deleted with it; without one it is kept for ever.
+    """
+
+    def __init__(self, blobs: Blobs, sizes: Sizes, run_id: str | None = None) -> None:
         self._blobs = blobs
         self._sizes = sizes
+        self._prefix = "" if run_id is None else f"{owner_of(run_id)}/"
+
+    def of(self, run_id: str) -> Values:
+        """The same for values that belong to a run."""
+        return Values(self._blobs, self._sizes, run_id)
+
+    async def own(self, payload: Payload) -> Payload:
+        """A value of another run as one of this one, which stays when the other is deleted."""
+        if not is_reference(payload) or reference_key(payload).startswith(self._prefix):
+            return payload
+        key = f"{self._prefix}{reference_key(payload).rpartition('/')[2]}"
+        await self._blobs.put(key, await self._blobs.get(reference_key(payload)))
+        return blob_reference(key, reference_size(payload))
 
     def is_small(self, text: str) -> bool:
         """Whether a value surely goes inline: a character is at most four bytes."""
@@ -36,15 +59,15 @@ class Values:
         size = check_size(text, owner, self._sizes)
         if size <= self._sizes.inline_limit:
             return text
-        sha256 = blob_hash(text)
-        await self._blobs.put(sha256, pack(text))
-        return blob_reference(sha256, size)
+        key = f"{self._prefix}{blob_hash(text)}"
+        await self._blobs.put(key, pack(text))
+        return blob_reference(key, size)
 
     async def get(self, payload: Payload) -> str:
         """The JSON of a recorded value. Raises `BlobMissing`."""
         if not is_reference(payload):
             return payload
-        return unpack(await self._blobs.get(reference_hash(payload)))
+        return unpack(await self._blobs.get(reference_key(payload)))
 
     async def texts(self, payloads: Iterable[Payload]) -> Mapping[Payload, str]:
         """The JSON of all values among these that are kept as blobs, by reference."""

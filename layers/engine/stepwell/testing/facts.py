@@ -22,7 +22,7 @@ from stepwell.core.records import (
     RunHeader,
     RunStatus,
     is_reference,
-    reference_hash,
+    reference_key,
 )
 from stepwell.engine.ports import BlobMissing, Blobs, RunRows, Store
 
@@ -118,7 +118,7 @@ async def _texts(blobs: Blobs, events: Iterable[Event]) -> Mapping[Payload, str]
     for value in values:
         if value is not None and is_reference(value):
             try:
-                texts[value] = unpack(await blobs.get(reference_hash(value)))
+                texts[value] = unpack(await blobs.get(reference_key(value)))
             except BlobMissing:
                 continue  # told by the run itself, which cannot go on
     return texts

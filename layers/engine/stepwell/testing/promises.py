@@ -85,6 +85,8 @@ class Promises:
         run_id, header = facts.run_id, facts.rows.header
         if run_id in self.run_ids:
             assert header is not None, "promised to a caller, and there is no such run"
+        if header is not None and header.deleted_at is not None:
+            return  # what was promised of it was kept while it was there
         for start in self._starts.get(run_id, ()):
             same = header is not None and header.input_digest == start.digest
             assert same == start.accepted, f"a start with input {start.digest}: told {start}"

@@ -1,4 +1,4 @@
-"""Large values, in a bucket: one object per value, under its hash."""
+"""Large values, in a bucket: one object per value, under whose it is and its hash."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ class S3Blobs:
         """Store bytes under the hash of the value they carry, unless they are there."""
         await self._clients.call(self._put, sha256, data)
 
+    async def delete_all(self, owner: str) -> None:
+        """Delete all whose keys begin with `owner/`."""
+        await self._clients.call(self._delete_all, owner)
+
     async def get(self, sha256: str) -> bytes:
         """The bytes. Raises `BlobMissing` if they are not there."""
         return await self._clients.call(self._get, sha256)
@@ -44,6 +48,19 @@ class S3Blobs:
                 raise
         else:
             _check(reply)
+
+    def _delete_all(self, owner: str) -> None:
+        prefix = self._key(f"{owner}/")
+        while True:
+            found = self._clients.s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix)
+            keys: Any = [{"Key": each["Key"]} for each in found.get("Contents", ())]
+            if not keys:
+                return
+            reply = self._clients.s3.delete_objects(
+                Bucket=self._bucket, Delete={"Objects": keys, "Quiet": True}
+            )
+            if reply.get("Errors"):
+                raise TransientError(f"AWS: {reply['Errors'][0].get('Code')} while deleting values")
 
     def _get(self, sha256: str) -> bytes:
         try:

@@ -89,7 +89,10 @@ class StepEnvironment(ClientEnvironment):
 
 
 class WorkerEnvironment(StepEnvironment):
-    """What takes turns. The last four are the `Limits` of each run; None stands for the default."""
+    """What takes turns. The limits are the `Limits` of each run; None stands for the default.
+
+    The last three say for how long ended runs are kept, such as "90d"; None is for ever.
+    """
 
     inbox_queue_url: _Url
     step_queue_url: _Url
@@ -102,6 +105,9 @@ class WorkerEnvironment(StepEnvironment):
     history_limit: int | None = Field(default=None, ge=1)
     step_limit: int | None = Field(default=None, ge=1)
     idle_hop_limit: int | None = Field(default=None, ge=1)
+    retain_completed: _Text | None = None
+    retain_failed: _Text | None = None
+    retain_cancelled: _Text | None = None
 
 
 class InboxEnvironment(ClientEnvironment):

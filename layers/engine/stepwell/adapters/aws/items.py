@@ -1,10 +1,11 @@
-"""The items of the one table, as pynamodb models, and its two indexes.
+"""The items of the one table, as pynamodb models, and its three indexes.
 
 Index `runs` holds each run under its workflow, by time of creation. Its keys never change, so it is
 written once per run. Index `wanted` is sparse: suspended runs by the time at which a timer of
 theirs is due, failed ones and those that want attention by time of creation, and pending hooks by
-theirs. Both hold keys, and `wanted` the deadlines of hooks, so that a sweep over many hooks reads
-few bytes; both are spread over shards. The table's TTL, `expires_at`, is in seconds
+theirs. Index `expiring` is sparse too: ended runs that are not kept for ever, by when they may go.
+All hold keys, and `wanted` the deadlines of hooks, so that a sweep over many hooks reads
+few bytes; all are spread over shards. The table's TTL, `expires_at`, is in seconds
 and deletes; what ends a hook is therefore named `ends_at`.
 """
 
@@ -52,6 +53,17 @@ class WantedIndex(GlobalSecondaryIndex["TableItem"]):  # type: ignore[no-untyped
     wanted_at = NumberAttribute(range_key=True)
 
 
+class ExpiringIndex(GlobalSecondaryIndex["TableItem"]):  # type: ignore[no-untyped-call]
+    """Ended runs that are not kept for ever, by when they may go."""
+
+    class Meta:
+        index_name = "expiring"
+        projection = KeysOnlyProjection()
+
+    expires_in = UnicodeAttribute(hash_key=True)
+    kept_until = NumberAttribute(range_key=True)
+
+
 class TableItem(Model):
     """What all items have, and the schema of the table."""
 
@@ -60,10 +72,13 @@ class TableItem(Model):
     listed_in = UnicodeAttribute(null=True)
     wanted_in = UnicodeAttribute(null=True)
     wanted_at = NumberAttribute(null=True)
+    expires_in = UnicodeAttribute(null=True)
+    kept_until = NumberAttribute(null=True)
     created_at = NumberAttribute(null=True)
     expires_at = TTLAttribute(null=True)
     runs = RunsIndex()
     wanted = WantedIndex()
+    expiring = ExpiringIndex()
 
 
 class RunItem(TableItem):
@@ -88,6 +103,7 @@ class RunItem(TableItem):
     tags: ListAttribute[Any] = ListAttribute(null=True)
     attributes = UnicodeAttribute(null=True)
     context = UnicodeAttribute(null=True)
+    deleted_at = NumberAttribute(null=True)
     retry: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
     forked_from: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
     guards: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
@@ -213,7 +229,7 @@ def item_size(item: RawItem) -> int:
     return sum(len(name.encode()) + _value_size(value) for name, value in item.items())
 
 
-_KEYS = ("pk", "sk", "listed_in", "wanted_in", "wanted_at", "expires_at")
+_KEYS = ("pk", "sk", "listed_in", "wanted_in", "wanted_at", "expires_in", "expires_at")
 
 
 def _plain(value: Any) -> Any:

@@ -28,7 +28,11 @@ T = TypeVar("T")
 _LOG = logging.getLogger("stepwell.aws")
 
 #: By which time each index sorts.
-_TIMES = {"runs": TableItem.created_at, "wanted": TableItem.wanted_at}
+_TIMES = {
+    "runs": TableItem.created_at,
+    "wanted": TableItem.wanted_at,
+    "expiring": TableItem.kept_until,
+}
 #: Entries in 4 KB or so: a query for fewer costs as much.
 _FEWEST = 25
 #: What one BatchGetItem takes.
@@ -43,7 +47,7 @@ class Listing(Generic[T]):
     `keep` says whether a row belongs to the list: an index may lag behind it, or tell too little.
     """
 
-    index: Literal["runs", "wanted"]
+    index: Literal["runs", "wanted", "expiring"]
     groups: Sequence[str]
     newest_first: bool
     read: Callable[[RawItem], T]

@@ -11,6 +11,7 @@ from stepwell.adapters.aws.items import HookItem, RawItem
 from stepwell.adapters.aws.keys import SHARDS, WORKFLOWS, run_key, shard_key
 from stepwell.adapters.aws.listing import Listing, read_list, readable
 from stepwell.adapters.aws.rows import (
+    EXPIRING,
     FAILED_GROUPS,
     PENDING_HOOKS,
     TIMED,
@@ -52,7 +53,8 @@ def runs(
 
     def keep(header: RunHeader) -> bool:
         return (
-            (workflow is None or header.workflow == workflow)
+            header.deleted_at is None
+            and (workflow is None or header.workflow == workflow)
             and (status is None or header.status is status)
             and (attention is None or _note(header) == attention)
         )
@@ -82,6 +84,22 @@ def overdue_runs(table: Table, before: Millis, limit: int) -> tuple[RunHeader, .
         place=_due_place,
         least=("",),
         keep=lambda header: _is_due(header, before),
+    )
+    rows, _ = read_list(table, listing, before=before, limit=limit)
+    return tuple(rows)
+
+
+def expired_runs(table: Table, before: Millis, limit: int) -> tuple[RunHeader, ...]:
+    """At most `limit` ended runs that were kept until before a time, the longest expired first."""
+    check_limit(limit)
+    listing = Listing(
+        index="expiring",
+        groups=(EXPIRING,),
+        newest_first=False,
+        read=read_header,
+        place=_kept_place,
+        least=("",),
+        keep=lambda header: _is_expired(header, before),
     )
     rows, _ = read_list(table, listing, before=before, limit=limit)
     return tuple(rows)
@@ -162,6 +180,15 @@ def _is_due(header: RunHeader, before: Millis) -> bool:
 
 def _due_place(header: RunHeader) -> Place:
     return Place(header.due or 0, (header.run_id,))
+
+
+def _is_expired(header: RunHeader, before: Millis) -> bool:
+    kept = header.kept_until
+    return header.deleted_at is None and kept is not None and kept < before
+
+
+def _kept_place(header: RunHeader) -> Place:
+    return Place(header.kept_until or 0, (header.run_id,))
 
 
 def _is_pending(row: HookRow) -> bool:

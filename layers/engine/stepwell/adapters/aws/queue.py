@@ -20,6 +20,7 @@ from stepwell.core.messages import (
     CancelRun,
     ChildReported,
     Continue,
+    DeleteRun,
     HookDecided,
     InboxPut,
     LookAgain,
@@ -80,7 +81,7 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
             return (message.entry_id, message.key, message.payload)
         case ChildReported():
             return (message.child_run, message.last_event)
-        case CancelRun() | LookAgain() | ResumeRun() | RetryRun():
+        case CancelRun() | LookAgain() | ResumeRun() | RetryRun() | DeleteRun():
             return (message.request_id,)
         case Continue() | Wake():
             return (message.cause,)

@@ -47,6 +47,8 @@ from stepwell.core.records import (
     StepRow,
 )
 
+#: The group of ended runs in index `expiring`.
+EXPIRING = "ENDED"
 #: The group of pending hooks in index `wanted`.
 PENDING_HOOKS = "HOOK"
 #: The group of suspended runs that something other than a hook wakes, by `RunHeader.due`.
@@ -72,9 +74,30 @@ def header_item(header: RunHeader) -> RawItem:
             listed_in=shard_key(header.workflow, shard),
             wanted_in=None if group is None else shard_key(group, shard),
             wanted_at=time,
+            expires_in=None if header.kept_until is None else shard_key(EXPIRING, shard),
             **values,
         )
     )
+
+
+def buried_item(tombstone: RunHeader) -> RawItem:
+    """What is left of a deleted run as an item, in no index, which goes by itself."""
+    item = header_item(tombstone)
+    for name in ("listed_in", "wanted_in", "wanted_at", "expires_in"):
+        item.pop(name, None)
+    assert tombstone.kept_until is not None
+    return {**item, "expires_at": seconds(tombstone.kept_until)}
+
+
+def emptied_commit(key: str, run_id: str, until: Millis) -> RawItem:
+    """What stands in the place of a deleted run's commit."""
+    item = raw(CommitItem(run_key(run_id), key, turn="", number=0, events="[]"))
+    return {**item, "expires_at": seconds(until)}
+
+
+def seconds(at: Millis) -> RawItem:
+    """A time as TTL wants it: never earlier."""
+    return {"N": str(-(-at // 1000))}
 
 
 def read_header(item: RawItem) -> RunHeader:

@@ -38,9 +38,11 @@ from stepwell.adapters.aws.keys import (
     step_key,
 )
 from stepwell.adapters.aws.rows import (
+    buried_item,
     checkpoint_item,
     chunk_item,
     commit_item,
+    emptied_commit,
     header_item,
     hook_item,
     inbox_item,
@@ -76,6 +78,7 @@ _ITEM_LIMIT = 400 * 1024
 _READS_OF_A_HOLE = 2
 # The keys of index `runs` never change, and the flag is only ever set.
 _KEPT = {"pk", "sk", "listed_in", "workflow", "created_at", "expires_at", "cancel_requested"}
+_NOT_HEADER = RunItem.sk > HEADER
 _REPLACED = [name for name in RunItem.get_attributes() if name not in _KEPT]
 
 
@@ -116,6 +119,22 @@ class DynamoStore:
         workflow and time of creation.
         """
         return await self._clients.call(self._update_header, header, over, reopens)
+
+    async def bury(self, tombstone: RunHeader) -> bool:
+        """Replace a header by what is left of a deleted run. Whether it stands."""
+        return await self._clients.call(
+            self._table.put,
+            buried_item(tombstone),
+            RunItem.last_event <= tombstone.last_event,
+        )
+
+    async def erase(self, run_id: str, until: Millis) -> None:
+        """Delete all rows of a run but its header; empty its commits until a time."""
+        await self._clients.call(self._erase, run_id, until)
+
+    async def expired_runs(self, before: Millis, limit: int) -> tuple[RunHeader, ...]:
+        """Runs whose `kept_until` was before a time, the longest expired first. May lag."""
+        return await self._clients.call(lists.expired_runs, self._table, before, limit)
 
     async def request_cancel(self, run_id: str) -> bool:
         """Set `cancel_requested` on an existing header. Whether there is one."""
@@ -279,7 +298,9 @@ class DynamoStore:
             if kind == HEADER:
                 header = read_header(item)
             elif kind == "E#":
-                commits.append(read_commit(item))
+                commit = read_commit(item)
+                if commit.events:  # none in one that a deletion left in its place
+                    commits.append(commit)
             elif kind == "H#":
                 hooks.append(read_hook(item))
             elif kind == "D#":
@@ -293,6 +314,17 @@ class DynamoStore:
             steps=tuple(steps),
             inbox=tuple(inbox),
         )
+
+    def _erase(self, run_id: str, until: Millis) -> None:
+        keys = [
+            (item["pk"]["S"], item["sk"]["S"])
+            for item in self._table.query(run_key(run_id), _NOT_HEADER, only=("pk", "sk"))
+        ]
+        commits = [sk for _, sk in keys if sk.startswith("E#")]
+        others = [(pk, sk) for pk, sk in keys if not sk.startswith("E#")]
+        # The commits at last: who comes back after a crash in between finds what is left.
+        self._table.write_many([], others)
+        self._table.write_many([emptied_commit(sk, run_id, until) for sk in commits], [])
 
     def _header(self, run_id: str) -> RunHeader | None:
         item = self._table.get(run_key(run_id), HEADER)

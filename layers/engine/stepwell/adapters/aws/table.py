@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: What one BatchGetItem takes.
 _BATCH = 100
+#: What one BatchWriteItem takes.
+_WRITES = 25
 
 _SCHEMA: Mapping[str, Any] = TableItem._get_schema()
 
@@ -152,11 +154,43 @@ class Table:
         found: RawItem | None = reply.get("Item")
         return found
 
+    def write_many(self, puts: Sequence[RawItem], deletes: Sequence[tuple[str, str]]) -> None:
+        """Put and delete items, without a condition, as many requests as that takes."""
+        work = [("put", item) for item in puts]
+        work += [("delete", {"pk": {"S": pk}, "sk": {"S": sk}}) for pk, sk in deletes]
+        for start in range(0, len(work), _WRITES):
+            batch = work[start : start + _WRITES]
+            self._write_batch(
+                {
+                    self.name: [
+                        {"PutRequest": {"Item": item}}
+                        if kind == "put"
+                        else {"DeleteRequest": {"Key": item}}
+                        for kind, item in batch
+                    ]
+                }
+            )
+
+    def _write_batch(self, wanted: RawItem) -> None:
+        """One batch. DynamoDB leaves some unwritten when throttling."""
+        fruitless = 0
+        while wanted:
+            with _botocore_errors():
+                reply = self._client.batch_write_item(RequestItems=wanted)
+            undone = reply["UnprocessedItems"]
+            if undone == wanted:
+                fruitless += 1
+                if fruitless == self._attempts:
+                    raise TransientError(f"table {self.name!r}: writes stay undone")
+                time.sleep(random.uniform(0, 0.05 * 2**fruitless))
+            wanted = undone
+
     def query(
         self,
         pk: str,
         sk: Condition | None = None,
         *,
+        only: Sequence[str] | None = None,
         index: str | None = None,
         forward: bool = True,
         page: int | None = None,
@@ -174,6 +208,7 @@ class Table:
                     index_name=index,
                     limit=page,
                     scan_index_forward=forward,
+                    attributes_to_get=only and list(only),
                 )
             yield from reply["Items"]
             start = reply.get("LastEvaluatedKey")

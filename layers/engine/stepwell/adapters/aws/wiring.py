@@ -24,6 +24,7 @@ from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
 from stepwell.core.messages import StepAttempt
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis
+from stepwell.core.retention import Retention
 from stepwell.core.tokens import Keyring
 from stepwell.engine.ports import Clock, Ports
 from stepwell.engine.settings import Limits, Settings
@@ -45,6 +46,7 @@ class AwsDeployment:
     ports: Ports
     _sizes: Sizes = field(repr=False)
     _limits: Limits = field(repr=False)
+    _retention: Retention = field(repr=False)
     _keys: KeySecret | None = field(repr=False)
 
     @property
@@ -60,7 +62,9 @@ class AwsDeployment:
         return self._with(self._secret().refresh(token))
 
     def _with(self, keyring: Keyring) -> Settings:
-        return Settings(keyring=keyring, sizes=self._sizes, limits=self._limits)
+        return Settings(
+            keyring=keyring, sizes=self._sizes, limits=self._limits, retention=self._retention
+        )
 
     def _secret(self) -> KeySecret:
         if self._keys is None:
@@ -117,6 +121,7 @@ def open_aws(
         ),
         _sizes=Sizes() if inline_limit is None else Sizes(inline_limit=inline_limit),
         _limits=_limits(environment),
+        _retention=_retention(environment),
         _keys=KeySecret(session, environment.keys_secret, clock)
         if isinstance(environment, ClientEnvironment)
         else None,
@@ -133,6 +138,17 @@ def _limits(environment: Environment) -> Limits:
         "idle_hops": environment.idle_hop_limit,
     }
     return Limits(**{name: value for name, value in told.items() if value is not None})
+
+
+def _retention(environment: Environment) -> Retention:
+    if not isinstance(environment, WorkerEnvironment):
+        return Retention()  # nobody else ends runs
+    told = {
+        "completed": environment.retain_completed,
+        "failed": environment.retain_failed,
+        "cancelled": environment.retain_cancelled,
+    }
+    return Retention.from_texts({name: text for name, text in told.items() if text is not None})
 
 
 def _steps(environment: Environment, clients: Clients) -> SqsStepQueue | _NoSteps:

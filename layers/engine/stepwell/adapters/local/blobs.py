@@ -20,6 +20,13 @@ class SqliteBlobs:
             data,
         )
 
+    async def delete_all(self, owner: str) -> None:
+        """Delete all whose keys begin with `owner/`."""
+        # As a range, so that the key's index is used: "0" follows "/".
+        self._database.change(
+            "DELETE FROM blobs WHERE sha256 > ? AND sha256 < ?", f"{owner}/", f"{owner}0"
+        )
+
     async def get(self, sha256: str) -> bytes:
         """The bytes. Raises `BlobMissing` if they are not there."""
         rows = self._database.query("SELECT data FROM blobs WHERE sha256 = ?", sha256)

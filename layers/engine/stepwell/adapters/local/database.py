@@ -261,6 +261,8 @@ CREATE TABLE inbox (
     PRIMARY KEY (run_id, entry_id)
 ) WITHOUT ROWID;
 ALTER TABLE hooks ADD COLUMN question TEXT;
+ALTER TABLE runs ADD COLUMN kept_until INTEGER;
+CREATE INDEX runs_by_expiry ON runs (kept_until, run_id) WHERE kept_until IS NOT NULL;
 """
 
 _VERSION_6 = """

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from stepwell.adapters.local.database import Database, Row, SqlValue
+from stepwell.adapters.local.deletion import DELETED
 from stepwell.adapters.local.rows import HOOK_COLUMNS, read_header, read_hook
 from stepwell.core.cursors import Place, check_limit, read_cursor, write_cursor
 from stepwell.core.records import AttentionKind, HookRow, Millis, RunHeader, RunStatus
@@ -33,6 +34,8 @@ def runs(
     }
     filters = {name: value for name, value in wanted.items() if value is not None}
     conditions = [f"{name} = ?" for name in filters]
+    if status is None:
+        conditions.append(f"status <> '{DELETED}'")
     values: list[SqlValue] = [*filters.values()]
     if cursor is not None:
         place = read_cursor(cursor, "runs", 1)
@@ -72,6 +75,16 @@ def overdue_runs(database: Database, before: Millis, limit: int) -> tuple[RunHea
     """At most `limit` runs that were due before a time, the most overdue first."""
     check_limit(limit)
     select = "SELECT body, cancel_requested FROM runs WHERE due < ? ORDER BY due, run_id LIMIT ?"
+    return _readable(database.query(select, before, limit), lambda row: read_header(*row))
+
+
+def expired_runs(database: Database, before: Millis, limit: int) -> tuple[RunHeader, ...]:
+    """At most `limit` ended runs that were kept until before a time, the longest expired first."""
+    check_limit(limit)
+    select = (
+        f"SELECT body, cancel_requested FROM runs WHERE kept_until < ? AND status <> '{DELETED}'"  # noqa: S608
+        " ORDER BY kept_until, run_id LIMIT ?"
+    )
     return _readable(database.query(select, before, limit), lambda row: read_header(*row))
 
 

@@ -22,6 +22,7 @@ from stepwell.adapters.local.keys import keyring_of
 from stepwell.adapters.local.leases import Leases
 from stepwell.adapters.local.queue import SqliteQueue
 from stepwell.adapters.local.reports import report
+from stepwell.adapters.local.retention import retention_from_env
 from stepwell.adapters.local.step_queue import SqliteStepQueue
 from stepwell.adapters.local.sweeping import MinuteSweep, take_dead_letters
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
@@ -90,7 +91,8 @@ class LocalEngine:
         return cls(
             local,
             registry=registry,
-            settings=settings or Settings(keyring=keyring_of(local.database)),
+            settings=settings
+            or Settings(keyring=keyring_of(local.database), retention=retention_from_env()),
             lease=lease,
         )
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from stepwell.adapters.local import definitions, inbox, lists
+from stepwell.adapters.local import definitions, deletion, inbox, lists
 from stepwell.adapters.local.database import Database, Row, SqlValue
 from stepwell.adapters.local.rows import (
     HOOK_COLUMNS,
@@ -50,7 +50,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING
 
 # Workflow and time of creation never change, so their indexes are left alone.
 _UPDATE_HEADER = """
-UPDATE runs SET status = ?, attention = ?, due = ?, last_event = ?,
+UPDATE runs SET status = ?, attention = ?, due = ?, kept_until = ?, last_event = ?,
     cancel_requested = max(cancel_requested * ?, ?), body = ?
 WHERE run_id = ? AND last_event <= ?
 """
@@ -152,6 +152,7 @@ class SqliteStore:
             commits=tuple(
                 Commit(first=first, turn=turn, number=number, events=load_events(events))
                 for _, first, turn, number, events in commits
+                if number  # 0 in one that a deletion left in its place
             ),
             hooks=tuple(read_hook(row[2:]) for row in hooks),
             steps=tuple(_STEP.validate_json(body) for *_, body in steps),
@@ -199,6 +200,7 @@ class SqliteStore:
             header.status.value,
             _attention(header),
             header.due,
+            header.kept_until,
             header.last_event,
             keeps_flag,
             header.cancel_requested,
@@ -207,6 +209,18 @@ class SqliteStore:
             header.last_event,
         )
         return changed == 1
+
+    async def bury(self, tombstone: RunHeader) -> bool:
+        """Replace a header by what is left of a deleted run. Whether it stands."""
+        return deletion.bury(self._database, tombstone, self._header_body(tombstone))
+
+    async def erase(self, run_id: str, until: Millis) -> None:  # noqa: ARG002 - the header has it
+        """Delete all rows of a run but its header; its empty commits go with that."""
+        deletion.erase(self._database, run_id, self._clock.now())
+
+    async def expired_runs(self, before: Millis, limit: int) -> tuple[RunHeader, ...]:
+        """Runs whose `kept_until` was before a time, the longest expired first."""
+        return lists.expired_runs(self._database, before, limit)
 
     async def request_cancel(self, run_id: str) -> bool:
         """Set `cancel_requested` on an existing header. Whether there is one."""

@@ -74,4 +74,6 @@ class MinuteSweep:
             return None
         self._minute = minute
         await take_dead_letters(self._local)
-        return await Sweep(self._local.ports).wake_overdue(lambda: _TIME)
+        sweep = Sweep(self._local.ports)
+        await sweep.delete_expired(lambda: _TIME)
+        return await sweep.wake_overdue(lambda: _TIME)

@@ -11,6 +11,7 @@ from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event, dump_events
 from stepwell.core.records import RunHeader, is_reference
 from stepwell.testing.facts import VALUES, Lists, RunFacts
+from stepwell.testing.laws.deleted import check_deleted
 from stepwell.testing.laws.families import check_children, check_families
 from stepwell.testing.laws.inbox import check_entries, check_inbox
 from stepwell.testing.laws.lists import check_lists
@@ -97,8 +98,11 @@ def check_facts(facts: RunFacts, workflow: WorkflowDefinition | None = None) -> 
     Without its workflow it is not replayed. Nor is a run that a note says has no code that fits.
     """
     with _named(facts.run_id):
-        check_commits(facts.rows.commits)
         header = facts.rows.header
+        if header is not None and header.deleted_at is not None:
+            check_deleted(facts)
+            return
+        check_commits(facts.rows.commits)
         if facts.events:
             noted = header is None or header.attention is not None
             _check_once(facts, None if noted else workflow)
@@ -147,7 +151,8 @@ def check_deployment(
         missing = sorted(promises.run_ids - set(found))
         assert not missing, f"promised to callers, and nothing is known of them: {missing}"
     check_families(found)
-    check_lists(lists, [each.rows.header for each in found.values() if each.rows.header])
+    headers = [each.rows.header for each in found.values() if each.rows.header]
+    check_lists(lists, [header for header in headers if header.deleted_at is None])
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def check_families(found: Mapping[str, RunFacts]) -> None:
     """All laws between runs of a deployment."""
     for facts in found.values():
         header = facts.rows.header
-        if header is None:
+        if header is None or header.deleted_at is not None:
             continue
         _check_parent(header, found)
         _check_chain(facts, header, found)
@@ -54,6 +54,8 @@ def _check_own_children(facts: RunFacts, header: RunHeader, found: Mapping[str, 
             where = f"run {facts.run_id!r}, child {child.id!r}"
             last = _last_link(child.run_id, found)
             assert last is not None, f"{where}: it was started, and there is no run of it"
+            if _is_deleted(last):
+                continue
             _check_knows(state, header, child, last, where)
             _check_cancelled(state, header, child, last, where)
 
@@ -89,12 +91,14 @@ def _check_parent(header: RunHeader, found: Mapping[str, RunFacts]) -> None:
         return
     where = f"run {header.run_id!r}, child of {header.parent}"
     parent = found.get(header.parent.run_id)
-    if parent is None:
-        return  # it was deleted
+    if parent is None or _is_deleted(parent):
+        return
     first = header
     while first.continued_from is not None:
         before = found[first.continued_from].rows.header
         assert before is not None, f"{where}: it goes on for a run that is not there"
+        if before.deleted_at is not None:
+            return
         first = before
     started = [
         event
@@ -119,10 +123,16 @@ def _check_chain(facts: RunFacts, header: RunHeader, found: Mapping[str, RunFact
     after = found.get(header.continued_to)
     successor = None if after is None else after.rows.header
     assert successor is not None, f"{where}: there is no such run"
+    if successor.deleted_at is not None:
+        return
     assert successor.continued_from == header.run_id, f"{where}, which is not of it"
     shared = (header.workflow, header.parent, header.tags)
     same = (successor.workflow, successor.parent, successor.tags) == shared
     assert same, f"{where}: with other {shared}"
+
+
+def _is_deleted(facts: RunFacts) -> bool:
+    return facts.rows.header is not None and facts.rows.header.deleted_at is not None
 
 
 def _last_link(run_id: str, found: Mapping[str, RunFacts]) -> RunFacts | None:

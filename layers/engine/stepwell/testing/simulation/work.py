@@ -144,6 +144,7 @@ async def _sweep(cluster: Cluster, process: Process) -> None:
             for letter in list(queue.dead):
                 await _bury(sweep, queue, letter)
         await sweep.wake_overdue(lambda: TURN_TIME)
+        await sweep.delete_expired(lambda: TURN_TIME)
 
 
 async def _bury(sweep: Sweep, queue: SimulatedQueue, letter: Letter) -> None:

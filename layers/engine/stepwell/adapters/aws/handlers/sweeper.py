@@ -50,7 +50,9 @@ class Sweeper:
         """Take a batch of dead letters, or look for what is overdue on any other event."""
         if is_batch(event):
             return self._runner.run(self._source.work_through(records_of(event), self._take))
-        found = self._runner.run(self._sweep.wake_overdue(context.get_remaining_time_in_millis))
+        left = context.get_remaining_time_in_millis
+        found = self._runner.run(self._sweep.wake_overdue(left))
+        self._runner.run(self._sweep.delete_expired(left))
         seconds("OldestOverdueWait", found.oldest / 1000)
         count("OverdueRunsWoken", found.woken)
         return {"woken": found.woken, "oldest_overdue_ms": found.oldest}

@@ -1,0 +1,61 @@
+"""Deleting a run that has ended, in an order that a crash between any two writes leaves right.
+
+    the log says so → the header becomes a tombstone → values → rows, the log's last
+
+From the first of these on, whatever wakes the run goes on with it. The log decides between a
+deletion and a retry: both have to be its next event. The tombstone, and an empty commit in the
+place of each one, stay until no message of the run can be under way any more: starts, answers and
+turns that come late find them and change nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from stepwell.core.events import RunDeleted
+from stepwell.core.messages import DeleteRun
+from stepwell.core.records import REMEMBERED, RunHeader, tombstone
+from stepwell.core.state import RunState
+from stepwell.engine.journal import Fenced
+from stepwell.engine.ports import Ports
+from stepwell.engine.turn_context import TurnContext
+from stepwell.engine.values import owner_of
+
+_LOG = logging.getLogger("stepwell.engine")
+
+
+def is_wanted(state: RunState, header: RunHeader, message: object) -> bool:
+    """Whether a message asks for the deletion of the run as it stands, or it has begun.
+
+    A retry that was accepted before comes first.
+    """
+    if state.status == "deleted":
+        return True
+    if header.retry is not None and header.retry.after == state.last:
+        return False
+    return isinstance(message, DeleteRun) and state.terminal and message.after == state.last
+
+
+async def delete(turn: TurnContext, message: object) -> None:
+    """Delete the run. Raises `Fenced` when it goes on instead."""
+    state, journal = turn.state, turn.journal
+    if state.status != "deleted":
+        assert isinstance(message, DeleteRun)
+        journal.record(
+            RunDeleted(at=journal.now(), request_id=message.request_id, actor=message.actor)
+        )
+        await journal.flush()
+        _LOG.info("run %s is deleted, by request %s", turn.run_id, message.request_id)
+    for alarm in state.alarms():
+        await turn.ports.timers.cancel(turn.run_id, alarm.wait_id, alarm.arm)
+    left = replace(tombstone(turn.header, journal.now()), last_event=state.last)
+    if not await turn.ports.store.bury(left):
+        raise Fenced(f"run {turn.run_id!r} goes on while it is deleted")
+    await erase(turn.ports, left)
+
+
+async def erase(ports: Ports, left: RunHeader) -> None:
+    """Delete whatever is there of a run but its tombstone."""
+    await ports.blobs.delete_all(owner_of(left.run_id))
+    await ports.store.erase(left.run_id, left.kept_until or ports.clock.now() + REMEMBERED)
