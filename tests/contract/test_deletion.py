@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from stepwell.core.map_rows import ShardKey, ShardRow
 from stepwell.core.records import REMEMBERED, RunHeader, RunStatus, tombstone
 from stepwell.engine.ports import BlobMissing, RunRows
 from tests.contract.given import (
@@ -132,6 +133,22 @@ def test_what_comes_after_it_goes_with_the_next_deletion(deployment: Deployment)
         return await deployment.store.load("run")
 
     assert run(scenario()).hooks == ()
+
+
+def test_the_rows_of_its_maps_go_too(deployment: Deployment) -> None:
+    keys = [ShardKey(run_id, "each*:1", 2, 0) for run_id in ("run", "other")]
+
+    async def scenario() -> list[object]:
+        await fill(deployment)
+        for key in keys:
+            await deployment.maps.put_shard(ShardRow(key=key, members=3, touched=START))
+        assert await deployment.store.bury(stone())
+        await deployment.store.erase("run", START + REMEMBERED, [keys[0]])
+        return [await deployment.maps.get_shard(key) for key in keys]
+
+    gone, kept = run(scenario())
+    assert gone is None
+    assert kept is not None
 
 
 def test_other_runs_are_left_alone(deployment: Deployment) -> None:

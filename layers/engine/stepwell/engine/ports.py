@@ -7,10 +7,12 @@ raised for these (throttling, a locked file, a lost reply): the turn gives its m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from stepwell.core.events import Commit
+from stepwell.core.map_rows import ShardKey
 from stepwell.core.messages import Message, StepAttempt
 from stepwell.core.records import (
     AttentionKind,
@@ -96,8 +98,9 @@ class Store(Protocol):
         time after its `kept_until`.
         """
 
-    async def erase(self, run_id: str, until: Millis) -> None:
-        """Delete all rows of a run but its header; done once the header was replaced.
+    async def erase(self, run_id: str, until: Millis, shards: Sequence[ShardKey] = ()) -> None:
+        """Delete all rows of a run but its header, and those of the shards of its maps; done once
+        the header was replaced.
 
         In the place of each commit stands an empty one until that time or later, so that nobody
         who is late can append: `load` does not give these.

@@ -34,6 +34,7 @@ from stepwell.adapters.aws.keys import (
     chunk_key,
     hook_key,
     last_chunk_key,
+    map_key,
     run_key,
     step_key,
 )
@@ -58,6 +59,7 @@ from stepwell.adapters.aws.rows import (
 )
 from stepwell.adapters.aws.table import Table
 from stepwell.core.events import Commit
+from stepwell.core.map_rows import ShardKey
 from stepwell.core.records import (
     AttentionKind,
     Checkpoint,
@@ -128,9 +130,10 @@ class DynamoStore:
             RunItem.last_event <= tombstone.last_event,
         )
 
-    async def erase(self, run_id: str, until: Millis) -> None:
-        """Delete all rows of a run but its header; empty its commits until a time."""
-        await self._clients.call(self._erase, run_id, until)
+    async def erase(self, run_id: str, until: Millis, shards: Sequence[ShardKey] = ()) -> None:
+        """Delete all rows of a run but its header, and of these shards; empty its commits."""
+        partitions = [map_key(shard) for shard in shards]
+        await self._clients.call(self._erase, run_id, until, partitions)
 
     async def expired_runs(self, before: Millis, limit: int) -> tuple[RunHeader, ...]:
         """Runs whose `kept_until` was before a time, the longest expired first. May lag."""
@@ -315,16 +318,19 @@ class DynamoStore:
             inbox=tuple(inbox),
         )
 
-    def _erase(self, run_id: str, until: Millis) -> None:
-        keys = [
-            (item["pk"]["S"], item["sk"]["S"])
-            for item in self._table.query(run_key(run_id), _NOT_HEADER, only=("pk", "sk"))
-        ]
+    def _erase(self, run_id: str, until: Millis, partitions: Sequence[str]) -> None:
+        keys = self._keys(run_key(run_id), _NOT_HEADER)
         commits = [sk for _, sk in keys if sk.startswith("E#")]
         others = [(pk, sk) for pk, sk in keys if not sk.startswith("E#")]
+        for partition in partitions:
+            others += self._keys(partition)
         # The commits at last: who comes back after a crash in between finds what is left.
         self._table.write_many([], others)
         self._table.write_many([emptied_commit(sk, run_id, until) for sk in commits], [])
+
+    def _keys(self, pk: str, sk: Condition | None = None) -> list[tuple[str, str]]:
+        items = self._table.query(pk, sk, only=("pk", "sk"))
+        return [(item["pk"]["S"], item["sk"]["S"]) for item in items]
 
     def _header(self, run_id: str) -> RunHeader | None:
         item = self._table.get(run_key(run_id), HEADER)

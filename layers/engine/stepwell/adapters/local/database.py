@@ -34,7 +34,7 @@ SqlValue = str | int | bytes | None
 Row = tuple[Any, ...]
 
 #: The version of the tables below; a file says in `user_version` which one it has.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 _MAKING = threading.Lock()
 _OLDEST_SQLITE = (3, 35, 0)  # RETURNING
@@ -261,8 +261,6 @@ CREATE TABLE inbox (
     PRIMARY KEY (run_id, entry_id)
 ) WITHOUT ROWID;
 ALTER TABLE hooks ADD COLUMN question TEXT;
-ALTER TABLE runs ADD COLUMN kept_until INTEGER;
-CREATE INDEX runs_by_expiry ON runs (kept_until, run_id) WHERE kept_until IS NOT NULL;
 """
 
 _VERSION_6 = """
@@ -287,13 +285,20 @@ CREATE TABLE map_items (
 ) WITHOUT ROWID;
 """
 
+# `kept_until` is that of the header. A deleted run has a status that no list asks for.
+_VERSION_7 = """
+ALTER TABLE runs ADD COLUMN kept_until INTEGER;
+CREATE INDEX runs_by_expiry ON runs (kept_until, run_id) WHERE kept_until IS NOT NULL;
+"""
+
 # What each version that a file can have needs to become the present one; 0 is a new file.
 _UPGRADES = {
-    0: _VERSION_2 + _VERSION_3 + _VERSION_4 + _VERSION_5 + _VERSION_6,
-    2: _VERSION_3 + _VERSION_4 + _VERSION_5 + _VERSION_6,
-    3: _VERSION_4 + _VERSION_5 + _VERSION_6,
-    4: _VERSION_5 + _VERSION_6,
-    5: _VERSION_6,
+    0: _VERSION_2 + _VERSION_3 + _VERSION_4 + _VERSION_5 + _VERSION_6 + _VERSION_7,
+    2: _VERSION_3 + _VERSION_4 + _VERSION_5 + _VERSION_6 + _VERSION_7,
+    3: _VERSION_4 + _VERSION_5 + _VERSION_6 + _VERSION_7,
+    4: _VERSION_5 + _VERSION_6 + _VERSION_7,
+    5: _VERSION_6 + _VERSION_7,
+    6: _VERSION_7,
 }
 
 

@@ -8,7 +8,7 @@ from stepwell.core.records import Millis, RunHeader
 #: The status of a deleted run in its column; the header keeps the one that it had.
 DELETED = "DELETED"
 #: Tables whose rows of a run go when it is deleted.
-_TABLES = ("hooks", "steps", "checkpoints", "chunks", "inbox")
+_TABLES = ("hooks", "steps", "checkpoints", "chunks", "inbox", "map_shards", "map_items")
 
 _BURY = """
 UPDATE runs SET status = ?, attention = NULL, due = NULL, kept_until = ?, last_event = ?,

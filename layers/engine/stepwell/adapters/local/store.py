@@ -6,7 +6,7 @@ and a run is read in pages of at most 1 MB, each continuing after the last key o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from pydantic import TypeAdapter
@@ -22,6 +22,7 @@ from stepwell.adapters.local.rows import (
     read_hook,
 )
 from stepwell.core.events import Commit, dump_events, load_events
+from stepwell.core.map_rows import ShardKey
 from stepwell.core.records import (
     AttentionKind,
     Checkpoint,
@@ -214,7 +215,12 @@ class SqliteStore:
         """Replace a header by what is left of a deleted run. Whether it stands."""
         return deletion.bury(self._database, tombstone, self._header_body(tombstone))
 
-    async def erase(self, run_id: str, until: Millis) -> None:  # noqa: ARG002 - the header has it
+    async def erase(
+        self,
+        run_id: str,
+        until: Millis,  # noqa: ARG002 - the header has it
+        shards: Sequence[ShardKey] = (),  # noqa: ARG002 - the tables tell
+    ) -> None:
         """Delete all rows of a run but its header; its empty commits go with that."""
         deletion.erase(self._database, run_id, self._clock.now())
 
