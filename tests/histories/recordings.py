@@ -12,6 +12,7 @@ from stepwell.client import RunHandle
 from stepwell.engine.inboxes import Inboxes
 from stepwell.testing import Environment
 from stepwell.testing.histories import export_history
+from tests.histories import calls
 from tests.histories import workflows as w
 
 FOLDER = Path(__file__).parent / "recorded"
@@ -167,4 +168,10 @@ RECORDINGS = (
     Recording(w.parent, (), _advance("4h")),
     Recording(w.parent_blocking, (), _advance("2h")),
     Recording(w.continued, (1,)),
+    Recording(calls.keyed, (), _all(_advance("2h"), _advance("1h"), _answer("hist.tripled", "so"))),
+    Recording(calls.conditioned, (), _advance("1d")),
+    Recording(calls.undone),
+    Recording(calls.undone_blocking, (), _cancel),
+    # The process dies when the attempt is under way.
+    Recording(calls.died_once, (), crash_at=3),
 )

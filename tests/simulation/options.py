@@ -36,14 +36,18 @@ async def parsed(what: str) -> str:
     return _note(what)
 
 
+def _wire(key: str, what: str) -> str:
+    return outside().request("wired", key, what)
+
+
 @step(name="sim.wired", at_most_once=True)
 async def wired(what: str) -> str:
-    return _note(what)
+    return _wire(current.step_id, what)
 
 
 @step(name="sim.wired_away", at_most_once=True, dispatch="worker")
 async def wired_away(what: str) -> str:
-    return _note(what)
+    return _wire(current.step_id, what)
 
 
 @step(
@@ -54,7 +58,7 @@ async def wired_away(what: str) -> str:
     ),
 )
 async def wired_again(what: str) -> str:
-    return _note(what)
+    return _wire(f"{current.step_id}/{current.attempt}", what)  # each attempt by itself
 
 
 @step(name="sim.returned")
