@@ -41,6 +41,7 @@ class Final:
     events: tuple[dict[str, Any], ...]
     output: dict[str, list[Any]]
     effects: dict[str, dict[str, str]]
+    others: tuple[tuple[str, RunStatus, str | None], ...]
     open_hooks: int
 
 
@@ -78,8 +79,16 @@ def final(
         events=normalise(env.history(run), besides),
         output={step: as_read(env.output(run, step)) for step in scenario.streams},
         effects={kind: world.effects(kind) for kind in _KINDS},
+        others=_others(env, run),
         open_hooks=len(env.hooks(run)),
     )
+
+
+def _others(env: Environment, run: RunHandle[Any]) -> tuple[tuple[str, RunStatus, str | None], ...]:
+    """The other runs that this one has led to, and what they have come to."""
+    found = env.wait_for(env.client.list_runs(limit=200)).items
+    ends = [(each.run_id, each.status, each.result) for each in found if each.run_id != run.id]
+    return tuple(sorted(ends))
 
 
 _KINDS = (

@@ -7,8 +7,7 @@ the run's time and not by a count of calls (a crash makes one call more).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from decimal import Decimal
 from typing import Any
 
@@ -34,33 +33,12 @@ from stepwell import (
     uuid4,
     workflow,
 )
-from stepwell.authoring.decorators import Workflow
 from stepwell.client import RunHandle
 from stepwell.errors import HookFailed
 from stepwell.testing import Environment
 from tests.simulation import options
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """A workflow, its input, and what happens to its run from outside after its first turns."""
-
-    name: str
-    workflow: Workflow[..., Any]
-    args: tuple[Any, ...] = ()
-    script: Callable[[Environment, RunHandle[Any]], None] = lambda env, run: None
-    #: Ids of the steps whose streamed output is compared.
-    streams: tuple[str, ...] = ()
-    #: Whether what happens depends on when: then a drive that loses minutes cannot be compared.
-    timed: bool = False
-    #: Whether what happens depends on the run's seed.
-    drawn: bool = False
-
-
-def answer(env: Environment, run: RunHandle[Any], name: str, payload: Any) -> None:
-    """Answer the open hook of this name."""
-    [found] = [hook for hook in env.hooks(run) if hook.name == name]
-    env.resume_hook(found.token, payload)
+from tests.simulation.families import FAMILIES
+from tests.simulation.scenario import Scenario, answer
 
 
 @step(name="sim.note")
@@ -508,4 +486,5 @@ SCENARIOS = (
         script=lambda env, run: env.cancel(run, "not wanted"),
     ),
     Scenario(name="def workflow", workflow=blocking, script=_blocking),
+    *FAMILIES,
 )

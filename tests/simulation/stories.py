@@ -16,6 +16,7 @@ from examples.outside import outside
 from stepwell.authoring.decorators import Workflow
 from stepwell.client import Client
 from stepwell.testing.simulation import Simulation
+from tests.simulation import families as f
 from tests.simulation import options
 from tests.simulation import scenarios as s
 
@@ -109,6 +110,12 @@ STORIES = (
     _story("undone by cancel", options.undone_by_cancel, cancelled=True),
     _story("once", options.once, cancelled=True),
     _story("def workflow", s.blocking, answers=(("question", 42),)),
+    _story("parent", f.parent, starts=2),
+    _story("side by side", f.side_by_side, cancelled=True),
+    _story("left children", f.leaving, answers=(("waits", "kept"),)),
+    _story("held child", f.holding, answers=(("waits", "kept"),), cancelled=True),
+    _story("rounds", f.waits_for_rounds, cancelled=True),
+    _story("rounds alone", f.rounds, 0, starts=2, cancelled=True),
 )
 BY_NAME: dict[str, Story] = {story.name: story for story in STORIES}
 Begin = Callable[[Simulation], None]

@@ -41,7 +41,8 @@ def over(*scenarios: Scenario) -> pytest.MarkDecorator:
 
 every = over(*SCENARIOS)
 _LARGE = ("map", "approval", "approval unanswered", "agent", "checkpoints", "beside", "streamed")
-small = over(*(s for s in SCENARIOS if s.name not in _LARGE))
+_FAMILIES = ("parent", "left children", "rounds", "def parent")
+small = over(*(s for s in SCENARIOS if s.name not in (*_LARGE, *_FAMILIES)))
 # What freezes loses minutes, and what happens in them cannot be compared where time decides.
 untimed = over(*(s for s in SCENARIOS if not s.timed))
 undrawn = over(*(s for s in SCENARIOS if not s.drawn))
@@ -109,13 +110,20 @@ ENDS = {
     "dispatched": ',3,"no"]',
     "asked elsewhere": 'yes"',
     "outrun elsewhere": '"yes"',
+    "parent": '"family.failing@bad ValueError"',
+    "left children": '["not needed","late","running"]',
+    "held child": '"kept"',
+    "rounds": "3",
+    "def parent": "[3,",
 }
 
 
 @every
 def test_without_faults_a_scenario_ends_as_it_should(scenario: Scenario) -> None:
     found, _ = without_faults(scenario)
-    cancelled = dict.fromkeys(("cancel", "undone by cancel"), RunStatus.CANCELLED)
+    cancelled = dict.fromkeys(
+        ("cancel", "undone by cancel", "cancelled parent"), RunStatus.CANCELLED
+    )
     ends = {**cancelled, "failed": RunStatus.FAILED}
     assert found.status is ends.get(scenario.name, RunStatus.COMPLETED)
     assert ENDS.get(scenario.name, "") in (found.result or "")
