@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stepwell.authoring.registry import registry
 from stepwell.testing import Environment
 
@@ -26,3 +28,46 @@ def test_fan_out() -> None:
     with registry.isolated(), Environment() as env:
         crawl = examples("fan-out.md")["crawl"]
         assert env.run(crawl, ["a", "bc"]) == "13 characters"
+
+
+def test_keys() -> None:
+    with registry.isolated(), Environment() as env:
+        settle = examples("keys.md")["settle"]
+        run = env.start(settle, ["7", "8", "7"])
+        env.run_until_idle()
+        assert env.result(run) == ["RECEIPT OF 7", "RECEIPT OF 8", "RECEIPT OF 7"]
+        completed = [e.event.step for e in env.history(run) if e.event.type == "StepCompleted"]
+        assert completed[:2] == ["charge=charge-7", "charge=charge-8"]
+
+
+def test_step_options() -> None:
+    with registry.isolated(), Environment() as env:
+        assert env.run(examples("step-options.md")["pay"], "12") == "wired 12"
+
+
+def test_conditions() -> None:
+    with registry.isolated(), Environment() as env:
+        run = env.start(examples("conditions.md")["publish"])
+        env.run_until_idle()
+        env.advance("1h")
+        assert env.result(run) == "published after 3 looks"
+
+
+def test_sagas(capsys: pytest.CaptureFixture[str]) -> None:
+    with registry.isolated(), Environment() as env:
+        run = env.start(examples("sagas.md")["book"], "Oslo")
+        env.run_until_idle()
+        env.advance("1h")
+        assert env.get(run).status == "FAILED"
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["released what there is for Oslo", "cancelled flight to Oslo"]
+
+
+def test_logging(caplog: pytest.LogCaptureFixture) -> None:
+    with registry.isolated(), Environment() as env, caplog.at_level("INFO", "stepwell.author"):
+        run = env.start(examples("logging.md")["watch"])
+        env.run_until_idle()
+        env.advance("2h")
+        assert env.result(run) == 1
+    lines = [each.message for each in caplog.records if each.name == "stepwell.author"]
+    assert lines == ["begins", "goes on", "looks, for the 1. time"]
