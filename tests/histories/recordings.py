@@ -29,6 +29,7 @@ class Recording:
     args: tuple[Any, ...] = ()
     script: Script = lambda env, run: None
     crash_at: int | None = None
+    down: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -38,6 +39,7 @@ class Recording:
 
 def record(recording: Recording) -> str:
     """Run the workflow and export what it went through."""
+    w.DOWN.update(recording.down)
     with Environment(seed=recording.path.stem) as env:
         if recording.crash_at is not None:
             env.crash_at(recording.crash_at)
@@ -103,7 +105,15 @@ def _all(*scripts: Script) -> Script:
     return play
 
 
+def _mended(env: Environment, run: RunHandle[Any]) -> None:
+    """The run failed in a place that was down, and is retried with mended code."""
+    env.resume_hook(env.hooks(run)[0].token, "yes")
+    w.DOWN.clear()
+    env.retry(run)
+
+
 RECORDINGS = (
+    Recording(w.retried, (), _mended, down=("bank",)),
     Recording(w.steps, (3,)),
     Recording(w.retries, (), _advance("1h")),
     Recording(w.caught),

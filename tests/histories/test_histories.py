@@ -61,7 +61,9 @@ def test_a_replay_asks_for_nothing_that_was_not_recorded(recording: Recording) -
 @every
 def test_every_beginning_of_a_recorded_history_replays(recording: Recording) -> None:
     history = recorded(recording)
-    for cut in range(1, len(history.events)):
+    # What came before a retry may have been done by code that was mended since.
+    retried = [n for n, event in enumerate(history.events, 1) if event.type == "RunRetried"]
+    for cut in range(max(retried, default=1), len(history.events)):
         replayed = replay_history(recording.workflow, history.events[:cut])
         assert not isinstance(replayed.outcome, Blocked), (cut, replayed.outcome)
 

@@ -488,3 +488,25 @@ async def continued(turn: int) -> int:
 
 async def _go_on(turn: int) -> None:
     continue_as_new(await double(turn))
+
+
+#: What cannot be reached while the history of `retried` is recorded; then its code is mended.
+DOWN: set[str] = set()
+
+
+@step(name="hist.reach", retry=RetryPolicy(max_attempts=1))
+async def reach(what: str) -> str:
+    if what in DOWN:
+        raise OSError(f"{what} is down")
+    return what
+
+
+@workflow(name="hist.retried")
+async def retried() -> list[Any]:
+    first = await reach("wrong" if DOWN else "right")
+    try:
+        async with asyncio.timeout(3600):
+            answer = await hook("approve", timeout="2h")
+            return [first, answer, await reach("shop"), await reach("bank")]
+    finally:
+        await reach("tidy")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import RunEnded, RunNotFound, hook, sleep, step, workflow
+from stepwell import RetryPolicy, RunEnded, RunNotFound, hook, sleep, step, workflow
 from stepwell.core.messages import CancelRun, ResumeRun, dump_message
 from stepwell.core.records import Attention, RunStatus
 from stepwell.engine.turn import TurnEnd
@@ -274,3 +274,24 @@ def test_a_waiting_caller_goes_on_waiting(env: Environment) -> None:
         env.result(run)
     env.resume(run)
     env.resume_hook(env.hooks(run)[0].token, 1)
+
+
+def test_a_retry_that_comes_due_meanwhile_wakes_once(env: Environment) -> None:
+    @step(retry=RetryPolicy(max_attempts=2, initial="1h", jitter="none"))
+    async def flaky() -> str:
+        DONE.append("tried")
+        raise OSError("down")
+
+    @workflow
+    async def tries() -> None:
+        await flaky()
+
+    run = env.start(tries)
+    env.run_until_idle()
+    env.pause(run)
+    turns = len(env.turns)
+    env.advance("1d")
+    assert len(env.turns) == turns + 1
+    assert DONE == ["tried"]
+    env.resume(run)
+    assert DONE == ["tried", "tried"]

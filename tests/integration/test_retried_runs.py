@@ -178,6 +178,9 @@ def test_a_sibling_that_went_on_keeps_its_successes(env: Environment, world: Wor
     [later] = env.hooks(run)
     env.resume_hook(later.token, 1)
     fails(env, run)
+    ended = env.history(run)[-1].event
+    assert isinstance(ended, e.RunFailed)
+    assert ended.redo == ("1/call:1",)
     assert sorted(world.taken()) == ["bad", "x", "y", "z"]
     world.down = set()
     env.retry(run)

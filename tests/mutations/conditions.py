@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations import (
     aws_messaging,
     aws_store,
+    control,
     deletion,
     engine_outside,
     engine_turns,
@@ -20,6 +21,7 @@ MUTATIONS = (
     *engine_turns.MUTATIONS,
     *engine_outside.MUTATIONS,
     *fan_out.MUTATIONS,
+    *control.MUTATIONS,
     *aws_store.MUTATIONS,
     *aws_messaging.MUTATIONS,
     *local_store.MUTATIONS,

@@ -49,8 +49,8 @@ JOURNAL = (
     Mutation(
         id="nothing-after-the-end",
         module=_STATE,
-        was='if self.status != "running" and not (',
-        becomes='if self.status == "new" and not (',
+        was='if self.status != "running" and not self._begins_with(event):',
+        becomes='if self.status == "new" and not self._begins_with(event):',
         protects="a run ends once, and nothing follows",
         killed_by=("tests/unit/core/test_state.py::test_nothing_follows_the_end",),
     ),
@@ -89,16 +89,16 @@ LOADING = (
     Mutation(
         id="header-lag-written",
         module=_TURN,
-        was="            await settle.close_late(turn)\n            await settle.write_header(turn)\n",
-        becomes="            await settle.close_late(turn)\n",
+        was="        await settle.close_late(turn)\n        await settle.write_header(turn)\n",
+        becomes="        await settle.close_late(turn)\n",
         protects="a header that lags behind an ended log is written before the message goes (F6)",
         killed_by=(f"{_CRASH}[sequence]",),
     ),
     Mutation(
         id="late-rows-closed",
         module=_TURN,
-        was="            await settle.close_late(turn)\n            await settle.write_header(turn)\n",
-        becomes="            await settle.write_header(turn)\n",
+        was="        await settle.close_late(turn)\n        await settle.write_header(turn)\n",
+        becomes="        await settle.write_header(turn)\n",
         protects="a row that came after the end takes no answer",
         killed_by=(f"{_DOUBTS}test_a_row_that_comes_after_the_end_is_closed_by_the_next_turn",),
     ),
@@ -461,8 +461,8 @@ EFFECTS = (
     Mutation(
         id="redelivered-attempts-count",
         module=_PERFORM,
-        was="        if self._turn.overtakes:\n            # The last delivery",
-        becomes="        if False:\n            # The last delivery",
+        was="if self._turn.overtakes or entry.command.step.at_most_once:",
+        becomes="if entry.command.step.at_most_once:",
         protects="attempts are counted when a message comes again: a step that kills ends",
         killed_by=(
             "tests/integration/test_steps.py::test_a_step_whose_process_always_dies_is_given_up",

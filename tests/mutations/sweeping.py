@@ -30,7 +30,7 @@ SWEEP = (
     Mutation(
         id="blocked-stays-blocked",
         module=_SWEEP,
-        was='note = header.attention or Attention(kind="STUCK"',
+        was='note = header.note or Attention(kind="STUCK"',
         becomes='note = Attention(kind="STUCK"',
         protects="publishing code wakes the runs that wait for it",
         killed_by=(f"{_SWEEPER}test_a_blocked_run_stays_blocked_and_carries_the_message",),
@@ -74,7 +74,7 @@ SWEEP = (
     Mutation(
         id="stuck-run-is-not-woken",
         module=_SWEEP,
-        was='header.attention is None or header.attention.kind != "STUCK"',
+        was='header.note is None or header.note.kind != "STUCK"',
         becomes="header.run_id",
         protects="a stuck run does not fail again at every sweep",
         killed_by=(f"{_SWEEPER}test_a_stuck_run_is_not_woken_for_its_hook",),
