@@ -9,6 +9,7 @@ from typing import Any
 
 from stepwell.authoring.decorators import Workflow
 from stepwell.client import RunHandle
+from stepwell.core.records import GuardChange
 from stepwell.engine.inboxes import Inboxes
 from stepwell.testing import Environment
 from stepwell.testing.histories import export_history
@@ -93,7 +94,7 @@ def _resume(env: Environment, run: RunHandle[Any]) -> None:
 
 def _replace_guards(env: Environment, run: RunHandle[Any]) -> None:
     inboxes = Inboxes(env.client._ports, env.client._values)
-    env.wait_for(inboxes.resume(run.id, "Grace", replace=True))
+    env.wait_for(inboxes.resume(run.id, "Grace", GuardChange()))
     env.run_until_idle()
 
 

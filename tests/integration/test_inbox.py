@@ -13,6 +13,7 @@ from stepwell import (
     RunNotFound,
     Suspend,
     UsageError,
+    continue_as_new,
     current,
     sleep,
     step,
@@ -425,6 +426,48 @@ def test_a_suspension_that_was_made_elsewhere_counts(where: str) -> None:
         run = env.start(raising_flow)
         env.run_until_idle()
         assert [wait.reason for wait in env.get(run).waiting] == ["made elsewhere"]
+
+
+# Going on as a new run
+
+
+@workflow
+async def renewed(round: int) -> list[Any]:
+    if round == 1:
+        await sleep("1h")
+        continue_as_new(2)
+    while "last" not in current.run.inbox:
+        await sleep("1h")
+    return sorted(current.run.inbox.items())
+
+
+def test_a_run_that_goes_on_as_a_new_one_hands_its_inbox_on() -> None:
+    with Environment() as env:
+        run = env.start(renewed, 1)
+        env.run_until_idle()
+        put(env, run, "a", 1)
+        put(env, run, "a", 2)
+        put(env, run, "b", 1)
+        env.advance("1h")
+        assert put(env, run, "last", True).run_id != run.id
+        env.advance("1h")
+        assert env.result(run) == [["a", 2], ["b", 1], ["last", True]]
+
+
+@pytest.mark.parametrize("call", range(1, 30))
+def test_an_entry_that_comes_while_a_run_goes_on_as_a_new_one_is_not_lost(call: int) -> None:
+    with Environment() as env:
+        run = env.start(renewed, 1)
+        env.run_until_idle()
+        put(env, run, "a", 1)
+        env.clock.move_to(env.clock.now() + 3_600_000)
+        # The timer comes first, and the entry finds the run going on, or gone on.
+        env.crash_at(call)
+        assert env.take_turn()
+        env.wait_for(env.client.put_inbox(run.id, "last", True))
+        env.run_until_idle()
+        env.advance("2h")
+        assert env.result(run) == [["a", 1], ["last", True]]
 
 
 # Outside of a run

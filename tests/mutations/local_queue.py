@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
+_SCRIPTS = "tests/integration/test_scripts.py::"
 _QUEUE = "adapters/local/queue.py"
 _STEPS = "adapters/local/step_queue.py"
 _TIMERS = "adapters/local/timers.py"
@@ -98,6 +99,38 @@ QUEUE = (
         becomes="AND ? IS NOT NULL",
         protects="a run of a known workflow is taken",
         killed_by=(f"{_BETWEEN}test_runs_of_unknown_workflows_hold_nobody_up",),
+    ),
+    Mutation(
+        id="local-queue-of-these-runs",
+        module=_QUEUE,
+        was="WHERE visible_at <= ? AND run_id IN (SELECT value FROM json_each(?))",
+        becomes="WHERE visible_at <= ? AND ? IS NOT NULL",
+        protects="a script leaves the runs of others alone",
+        killed_by=(f"{_SCRIPTS}test_other_runs_on_the_file_are_left_alone",),
+    ),
+    Mutation(
+        id="local-step-queue-of-these-runs",
+        module=_STEPS,
+        was="WHERE visible_at <= ? AND run_id IN (SELECT value FROM json_each(?))",
+        becomes="WHERE visible_at <= ? AND ? IS NOT NULL",
+        protects="a script leaves dispatched steps of others alone",
+        killed_by=(f"{_SCRIPTS}test_other_runs_on_the_file_are_left_alone",),
+    ),
+    Mutation(
+        id="local-script-makes-no-file",
+        module="adapters/local/scripts.py",
+        was="if not isinstance(run_id, str) or not path.exists():",
+        becomes="if not isinstance(run_id, str):",
+        protects="a run that is not there is looked for, and nothing is made",
+        killed_by=(f"{_SCRIPTS}test_a_run_that_is_not_there_is_said_not_to_be[absent]",),
+    ),
+    Mutation(
+        id="local-queue-is-done",
+        module=_QUEUE,
+        was="FROM messages WHERE run_id IN (SELECT value FROM json_each(?))",
+        becomes="FROM messages WHERE ? IS NULL",
+        protects="a script waits for messages of its run that another process holds",
+        killed_by=(f"{_SCRIPTS}test_a_run_that_another_process_holds_is_waited_for",),
     ),
     Mutation(
         id="local-queue-taken-is-invisible",

@@ -26,6 +26,7 @@ WITHOUT_HARM = {
         for name in ("run_id", "map", "map_order", "shard")
     },
     ("adapters/local/dead_letters.py", "message_id = ?"): "names the row",
+    ("adapters/local/scripts.py", "recency <= ?"): "who was born before is nobody's child",
 }
 
 

@@ -18,6 +18,7 @@ from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT, define_hook, hook, step_
 from stepwell.authoring.questions import ask
 from stepwell.authoring.run_context import set_context
 from stepwell.authoring.sagas import Saga, saga
+from stepwell.authoring.scripts import Run, RunProblem
 from stepwell.authoring.suspension import Suspend
 from stepwell.authoring.timers import now, random, sleep, uuid4
 from stepwell.authoring.versions import patched
@@ -121,6 +122,7 @@ __all__ = [
     "ResultTimeout",
     "RetryPolicy",
     "RetryableError",
+    "Run",
     "RunBlocked",
     "RunCancelled",
     "RunDeleted",
@@ -128,6 +130,7 @@ __all__ = [
     "RunFailed",
     "RunNotEnded",
     "RunNotFound",
+    "RunProblem",
     "Saga",
     "StackNotFound",
     "StartError",

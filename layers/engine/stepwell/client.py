@@ -25,6 +25,7 @@ from stepwell.core.payload import Codec, codec
 from stepwell.core.records import (
     AttentionKind,
     Chunk,
+    GuardChange,
     Guards,
     HookRow,
     PublishedWorkflow,
@@ -513,15 +514,14 @@ class Client:
         those that the run has. Raises `RunNotFound`, `RunEnded`, and `UsageError` on a guard that
         is not declared.
         """
-        replace = prepare_step is not None or review_step is not None
-        guards = declared(prepare_step or (), review_step or ())
-        if not await self._operating.resume(run_id) or replace:
-            await self._inboxes.resume(run_id, actor, replace=replace, guards=guards)
+        await self.go_on(run_id, _change(prepare_step, review_step), actor=actor)
 
-    async def resume_guarded(self, run_id: str, guards: Guards | None) -> None:
-        """As `resume`, with guards by the names that a run keeps."""
-        await self._operating.resume(run_id)
-        await self._inboxes.resume(run_id, None, replace=True, guards=guards)
+    async def go_on(
+        self, run_id: str, change: GuardChange | None, *, actor: str | None = None
+    ) -> None:
+        """As `resume`; guards by the names that a run keeps."""
+        if not await self._operating.resume(run_id) or change is not None:
+            await self._inboxes.resume(run_id, actor, change)
 
     async def cancel(
         self,
@@ -559,14 +559,28 @@ class Client:
         """
         await self._operating.pause(run_id, reason, actor)
 
-    async def retry(self, run_id: str, *, actor: str | None = None) -> None:
+    async def retry(
+        self,
+        run_id: str,
+        *,
+        prepare_step: Chain | None = None,
+        review_step: Chain | None = None,
+        actor: str | None = None,
+    ) -> None:
         """Let a run that failed or was cancelled go on, as the same run; durable when it returns.
 
         What had succeeded stays and is not run again. What ended the run is done anew, and so is
         what the code asked for after that; steps that had not ended begin anew. The code may have
-        been mended in between. Raises `RunNotFound`, `RunNotEnded`, `NotRetryable`.
+        been mended in between. Guards are as those of `resume`. Raises `RunNotFound`,
+        `RunNotEnded`, `NotRetryable`, and `UsageError` on a guard that is not declared.
         """
-        await self._operating.retry(run_id, actor)
+        await self.begin_again(run_id, _change(prepare_step, review_step), actor=actor)
+
+    async def begin_again(
+        self, run_id: str, change: GuardChange | None, *, actor: str | None = None
+    ) -> None:
+        """As `retry`; guards by the names that a run keeps."""
+        await self._operating.retry(run_id, actor, change)
 
     async def delete(self, run_id: str, *, actor: str | None = None) -> None:
         """Delete a run that has ended, with its history, its hooks, its output and its values.
@@ -606,6 +620,12 @@ class Client:
 async def resume_hook(token: str, payload: Any = None, *, actor: str | None = None) -> Resumed:
     """Answer a hook with the client that the environment names; see `Client.resume_hook`."""
     return await Client.from_env().resume_hook(token, payload, actor=actor)
+
+
+def _change(prepare_step: Chain | None, review_step: Chain | None) -> GuardChange | None:
+    if prepare_step is None and review_step is None:
+        return None
+    return GuardChange(guards=declared(prepare_step or (), review_step or ()))
 
 
 def _same_start(standing: RunHeader, digest: str, key: str) -> str:

@@ -18,6 +18,7 @@ from stepwell.authoring.fan_out import AsyncFanOut, SyncFanOut
 from stepwell.authoring.inline_steps import compensation_of
 from stepwell.authoring.outside import call
 from stepwell.authoring.registry import registry
+from stepwell.authoring.scripts import Scripted
 from stepwell.authoring.step_options import (
     check_semantics,
     checked_dispatch,
@@ -45,7 +46,7 @@ class Result(Generic[T]):
     value: T
 
 
-class Workflow(Generic[P, R]):
+class Workflow(Scripted, Generic[P, R]):
     """A registered workflow. Calling it calls the function; `Client.start` starts a run of it."""
 
     def __init__(self, definition: WorkflowDefinition, function: Callable[P, R]) -> None:

@@ -25,10 +25,12 @@ from stepwell.core.messages import (
 )
 from stepwell.core.records import (
     Decision,
+    GuardChange,
     HookRow,
     HookStatus,
     InboxRow,
     Millis,
+    RetryRequest,
     RunHeader,
     StepRow,
 )
@@ -177,14 +179,21 @@ def _received(
             )
 
 
+def guards_replaced(
+    asked: LookAgain | RetryRequest, change: GuardChange, at: Millis
+) -> e.GuardsReplaced:
+    """The event that a request leads to which gives the run other guards."""
+    return e.GuardsReplaced(
+        at=at, request_id=asked.request_id, guards=change.guards, actor=asked.actor
+    )
+
+
 def _resumed(state: RunState, message: Message, at: Millis) -> e.Event | None:
     """What a request to go on comes to; None where it was recorded, or nothing waits for it."""
     if not isinstance(message, LookAgain) or message.request_id in state.requests:
         return None
-    if message.replace:
-        return e.GuardsReplaced(
-            at=at, request_id=message.request_id, guards=message.guards, actor=message.actor
-        )
+    if message.change is not None:
+        return guards_replaced(message, message.change, at)
     if not state.wants_input:
         return None
     return e.LookRequested(at=at, request_id=message.request_id, actor=message.actor)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from stepwell.core.records import Fork, Guards, Millis, Parent, Payload
+from stepwell.core.records import Fork, GuardChange, Guards, Millis, Parent, Payload
 
 
 class _Message(BaseModel):
@@ -81,12 +81,11 @@ class InboxPut(_Message):
 
 
 class LookAgain(_Message):
-    """Have code that waits for input look again; with `replace`, under other guards from now on."""
+    """Have code that waits for input look again; with a change, under other guards from now on."""
 
     type: Literal["look_again"] = "look_again"
     request_id: str
-    replace: bool = False
-    guards: Guards | None = None
+    change: GuardChange | None = None
     actor: str | None = None
 
 
@@ -124,6 +123,7 @@ class RetryRun(_Message):
     request_id: str
     after: int
     actor: str | None = None
+    change: GuardChange | None = None
 
 
 class DeleteRun(_Message):

@@ -115,12 +115,28 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guards:
+    """The guards of a run's steps by name, in their order: those asked before a step, and after."""
+
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardChange:
+    """Other guards for the steps of a run from here on; None: it has none any more."""
+
+    guards: Guards | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRequest:
-    """Somebody wants the run, which ended with event `after`, to go on."""
+    """Somebody wants the run, which ended with event `after`, to go on; with a change, so."""
 
     request_id: str
     after: int
     actor: str | None = None
+    change: GuardChange | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,14 +152,6 @@ class Fork:
     started_at: Millis
     edits: Payload | None = None
     actor: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guards:
-    """The guards of a run's steps by name, in their order: those asked before a step, and after."""
-
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

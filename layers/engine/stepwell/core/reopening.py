@@ -11,7 +11,12 @@ from stepwell.core.state import RunState
 
 def request_of(message: RetryRun) -> RetryRequest:
     """What a message asks for."""
-    return RetryRequest(request_id=message.request_id, after=message.after, actor=message.actor)
+    return RetryRequest(
+        request_id=message.request_id,
+        after=message.after,
+        actor=message.actor,
+        change=message.change,
+    )
 
 
 def wanted_retry(state: RunState, header: RunHeader, message: Message) -> RetryRequest | None:

@@ -11,6 +11,7 @@ from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.ids import derived_seed, next_run_id
 from stepwell.core.messages import CancelRun, StartRun
 from stepwell.engine.endings import Continues
+from stepwell.engine.handing_on import hand_on
 from stepwell.engine.headers import start_from_turn
 from stepwell.engine.turn_context import TurnContext
 
@@ -58,7 +59,10 @@ async def start_next(turn: TurnContext) -> None:
         context=event.context,
         parent=header.parent,
         continued_from=header.run_id,
+        guards=turn.state.guards,
     )
+    # First what it begins with: its first turn finds the entries.
+    await hand_on(turn.ports, turn.inbox.values(), turn.state, event.next)
     await start_from_turn(turn.ports, message)
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from stepwell.core import events as e
+from stepwell.core.decide import guards_replaced
 from stepwell.core.messages import CancelRun, Message, ResumeRun, load_message
 from stepwell.core.records import Attention, RetryRequest, RunHeader
 from stepwell.core.reopening import reopened
@@ -25,15 +26,21 @@ from stepwell.engine.turn_context import TurnContext
 _LOG = logging.getLogger("stepwell.engine")
 
 
-async def reopen(turn: TurnContext, request: RetryRequest) -> tuple[TurnContext, e.RunRetried]:
+async def reopen(turn: TurnContext, request: RetryRequest) -> tuple[TurnContext, list[e.Event]]:
     """Begin the next life of a run: its row first, for attempts and answers look at that."""
     header = turn.header
     if header.retry != request:
         header = reopened(header, request, turn.ports.clock.now())
         await _put(turn, header, reopens=True)
-    event = e.RunRetried(at=turn.journal.now(), request_id=request.request_id, actor=request.actor)
-    turn.journal.record(event)
-    return replace(turn, header=header, settled=False), event
+    at = turn.journal.now()
+    events: list[e.Event] = [
+        e.RunRetried(at=at, request_id=request.request_id, actor=request.actor)
+    ]
+    if request.change is not None:
+        events.append(guards_replaced(request, request.change, at))
+    for event in events:
+        turn.journal.record(event)
+    return replace(turn, header=header, settled=False), events
 
 
 def stays_paused(turn: TurnContext, message: Message) -> bool:

@@ -15,8 +15,8 @@ from stepwell.core.decide import entry_of
 from stepwell.core.ids import check_key, check_note
 from stepwell.core.messages import InboxPut, LookAgain
 from stepwell.core.payload import codec
-from stepwell.core.records import Guards, InboxRow, Millis, RunHeader
-from stepwell.core.state import fold
+from stepwell.core.records import GuardChange, InboxRow, Millis, RunHeader
+from stepwell.engine.headers import last_link
 from stepwell.engine.ports import Ports, RunRows
 from stepwell.engine.values import Values
 from stepwell.errors import EntryConflict, RunEnded, RunNotFound
@@ -64,7 +64,9 @@ class Inboxes:
             actor=actor,
         )
         header = await self._header(run_id)
-        if header.status.terminal:
+        run_id = header.run_id
+        message = message.model_copy(update={"run_id": run_id})
+        if _has_ended(header):
             standing = _standing(await self._ports.store.load(run_id), message.entry_id)
             if standing is None:
                 raise RunEnded(run_id, header.status, "it takes no more input")
@@ -94,52 +96,34 @@ class Inboxes:
         )
 
     async def resume(
-        self, run_id: str, actor: str | None, *, replace: bool = False, guards: Guards | None = None
+        self, run_id: str, actor: str | None, change: GuardChange | None = None
     ) -> None:
         """Have a run look again, with the errors of `Client.resume`."""
         check_note("actor", actor)
         header = await self._header(run_id)
-        if header.status.terminal:
+        run_id = header.run_id
+        if _has_ended(header):
             raise RunEnded(run_id, header.status, "there is nothing to go on with")
         await self._ports.queue.send(
             LookAgain(
                 run_id=run_id,
                 request_id=self._ports.ids.new_id(),
-                replace=replace,
-                guards=guards,
+                change=change,
                 actor=actor,
             )
         )
 
     async def _header(self, run_id: str) -> RunHeader:
-        header = await self._ports.store.get_header(run_id)
+        """The run that an entry goes to: the last of those that it has gone on as."""
+        header = await last_link(self._ports, run_id)
         if header is None:
             raise RunNotFound(run_id)
         return header
 
 
-async def hand_on(ports: Ports, rows: RunRows, run_id: str) -> None:
-    """Send what the inbox of a run holds on to the run that goes on in its place.
-
-    The latest value of each key that the run has seen, and all entries that it has not. Harmless
-    when repeated: the entries keep their ids.
-    """
-    state = fold(event for commit in rows.commits for event in commit.events)
-    by_time = sorted(rows.inbox, key=lambda row: (row.sent_at, row.entry_id))
-    latest = {row.key: row.entry_id for row in by_time if row.entry_id in state.entries}
-    for row in by_time:
-        if row.entry_id in state.entries and latest[row.key] != row.entry_id:
-            continue
-        message = InboxPut(
-            run_id=run_id,
-            entry_id=row.entry_id,
-            key=row.key,
-            payload=row.payload,
-            sent_at=row.sent_at,
-            actor=row.actor,
-        )
-        await ports.queue.send(message)
-        await ports.store.put_inbox(entry_of(message))
+def _has_ended(header: RunHeader) -> bool:
+    # What is sent to a run that goes on as another one, is handed on.
+    return header.status.terminal and header.continued_to is None
 
 
 def _standing(rows: RunRows, entry_id: str) -> InboxRow | None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from stepwell.core.ids import check_note
 from stepwell.core.messages import CancelRun, ResumeRun, RetryRun
-from stepwell.core.records import Attention, RunHeader, RunStatus
+from stepwell.core.records import Attention, GuardChange, RunHeader, RunStatus
 from stepwell.core.reopening import reopened, request_of
 from stepwell.engine.control import send_kept
 from stepwell.engine.headers import found_run, last_link
@@ -125,7 +125,9 @@ class Operating:
                 return True
         raise TransientError(f"run {run_id!r} goes on while it is to be resumed")
 
-    async def retry(self, run_id: str, actor: str | None) -> None:
+    async def retry(
+        self, run_id: str, actor: str | None, change: GuardChange | None = None
+    ) -> None:
         """Ask for a run that has ended to go on."""
         check_note("actor", actor)
         header = found_run(await self._ports.store.get_header(run_id), run_id)
@@ -138,6 +140,7 @@ class Operating:
             request_id=self._ports.ids.new_id(),
             after=header.last_event,
             actor=actor,
+            change=change,
         )
         await self._ports.queue.send(message)
         await ask_retry(self._ports, message)

@@ -22,6 +22,7 @@ _OUTCOMES = (
     e.HookExpired,
     e.HookFailed,
     e.TimerFired,
+    e.ChildEnded,
 )
 ChildEvent = e.ChildStarted | e.ChildCancelRequested | e.ChildEnded
 

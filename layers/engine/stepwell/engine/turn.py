@@ -44,6 +44,7 @@ from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised
 from stepwell.engine.growth import Extent, warn
+from stepwell.engine.handing_on import forward_entry
 from stepwell.engine.headers import header_of
 from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.perform import FRESH, Performer
@@ -153,8 +154,8 @@ class Engine:
             if request is None:
                 await self._left_ended(turn, message)
                 return TurnEnd.NOTHING
-            turn, retried = await control.reopen(turn, request)
-            log.append(retried)
+            turn, events = await control.reopen(turn, request)
+            log += events
         extent = Extent.of(state)
         try:
             end = await self._go_on(turn, message, log)
@@ -164,8 +165,7 @@ class Engine:
         warn(turn.run_id, extent, Extent.of(state), self.settings.limits, self._on_near_limit)
         return end
 
-    @staticmethod
-    async def _left_ended(turn: TurnContext, message: Message) -> None:
+    async def _left_ended(self, turn: TurnContext, message: Message) -> None:
         """Make sure of what a run leaves that has ended."""
         await settle.close_late(turn)
         await settle.write_header(turn)
@@ -173,6 +173,8 @@ class Engine:
             await settle.tell_others(turn)
         if turn.state.continued is not None and isinstance(message, CancelRun):
             await continuing.forward(turn, message)
+        if turn.state.continued is not None and isinstance(message, InboxPut):
+            await forward_entry(self.ports, message, turn.state.continued.next)
 
     async def _go_on(self, turn: TurnContext, message: Message, log: list[e.Event]) -> TurnEnd:
         before = turn.state.next_alarm()
@@ -342,6 +344,7 @@ class Engine:
             )
         except (PayloadError, DefinitionError) as error:
             return await self._input_unfit(turn, workflow, error, before)
+        replay.journal_dir = self.settings.journal_dir
         performer = Performer(turn, replay, self._fraction)
         try:
             replay.run(history, recorded=turn.journal.loaded)

@@ -14,7 +14,7 @@ from stepwell.client import Client, Resumed
 from stepwell.core import events as e
 from stepwell.core.answers import decision_id
 from stepwell.core.payload import codec
-from stepwell.core.records import HookRow, HookStatus, RunStatus
+from stepwell.core.records import GuardChange, HookRow, HookStatus, RunStatus
 from stepwell.engine.catalogue import NamedStart
 from stepwell.engine.ports import Ports
 from stepwell.engine.settings import Settings
@@ -208,8 +208,10 @@ class PromisingClient(Client):
         self._promises.cancelled(run_id)
         return status
 
-    async def retry(self, run_id: str, *, actor: str | None = None) -> None:
-        """As `Client.retry`."""
+    async def begin_again(
+        self, run_id: str, change: GuardChange | None, *, actor: str | None = None
+    ) -> None:
+        """As `Client.begin_again`."""
         before = await self.get(run_id)
-        await super().retry(run_id, actor=actor)
+        await super().begin_again(run_id, change, actor=actor)
         self._promises.retried(run_id, before.last_event)

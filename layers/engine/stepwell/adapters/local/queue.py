@@ -46,6 +46,12 @@ WHERE visible_at <= ? AND NOT EXISTS (
 ORDER BY visible_at, place LIMIT 1
 """
 
+_NEXT_FOR = """
+SELECT place, receive_count FROM messages
+WHERE visible_at <= ? AND run_id IN (SELECT value FROM json_each(?))
+ORDER BY visible_at, place LIMIT 1
+"""
+
 _TAKE = """
 UPDATE messages SET visible_at = ?, receive_count = receive_count + 1
 WHERE place = ? RETURNING body, receive_count, message_id
@@ -108,15 +114,20 @@ class SqliteQueue:
             if self.database.change(_REMEMBER, message.run_id, sha256(data).digest(), until):
                 self._enter(message.run_id, body, now)
 
-    async def receive(self, *, workflows: Iterable[str] | None = None) -> Delivery | None:
+    async def receive(
+        self, *, workflows: Iterable[str] | None = None, runs: Iterable[str] | None = None
+    ) -> Delivery | None:
         """The next message whose group is free, now; None if there is none.
 
-        With `workflows`, runs of all others are left to the processes that know them.
+        With `workflows`, runs of all others are left to the processes that know them; with `runs`,
+        all others, whatever their workflows.
         """
         now = self._clock.now()
         sql = _NEXT
         values: tuple[SqlValue, ...] = (now,)
-        if workflows is not None:
+        if runs is not None:
+            sql, values = _NEXT_FOR, (now, json.dumps(list(runs)))
+        elif workflows is not None:
             sql, values = _NEXT_OF, (now, json.dumps(list(workflows)))
         if not self.database.query(sql, *values):  # an idle poll takes no write lock
             return None
@@ -198,6 +209,12 @@ class SqliteQueue:
     async def depth(self) -> int:
         """How many messages there are, those in flight included, dead letters not."""
         count: int = self.database.query("SELECT count(*) FROM messages")[0][0]
+        return count
+
+    async def depth_of(self, runs: Iterable[str]) -> int:
+        """How many of them are for these runs."""
+        sql = "SELECT count(*) FROM messages WHERE run_id IN (SELECT value FROM json_each(?))"
+        count: int = self.database.query(sql, json.dumps(list(runs)))[0][0]
         return count
 
     def _enter(self, run_id: str, body: str, now: Millis) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,8 @@ class LocalEngine:
     """An engine and a client on one file. Close it, or use it as a context manager.
 
     It works only on runs of workflows that its registry knows and leaves the others to the
-    processes that know them. `turns` counts the turns that it has taken.
+    processes that know them; with `only`, on the runs alone whose ids that gives when it is asked.
+    `turns` counts the turns that it has taken.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class LocalEngine:
         lease: Millis = LEASE,
     ) -> None:
         self.local = local
+        self.only: Callable[[], Iterable[str]] | None = None
         self.client = Client(local.ports, settings)
         self.turns = 0
         local.store.on_commit = report
@@ -91,8 +93,7 @@ class LocalEngine:
         return cls(
             local,
             registry=registry,
-            settings=settings
-            or Settings(keyring=keyring_of(local.database), retention=retention_from_env()),
+            settings=settings or _settings(local),
             lease=lease,
         )
 
@@ -169,10 +170,11 @@ class LocalEngine:
     async def _next(self) -> Coroutine[Any, Any, None] | None:
         """Fire due timers and take the next message of a workflow or a step that is known here."""
         await self.local.timers.fire_due(self.local.queue)
-        delivery = await self.local.queue.receive(workflows=self._registry.workflows())
+        runs = None if self.only is None else self.only()
+        delivery = await self.local.queue.receive(workflows=self._registry.workflows(), runs=runs)
         if delivery is not None:
             return self._work(delivery)
-        delivery = await self.local.step_queue.receive(steps=self._registry.steps())
+        delivery = await self.local.step_queue.receive(steps=self._registry.steps(), runs=runs)
         return None if delivery is None else self._attempt(delivery)
 
     async def _sweep(self) -> None:
@@ -264,6 +266,14 @@ class LocalEngine:
         delay = _back_off(delivery)
         _LOG.info("run %s: message given back for %d ms: %s", message.run_id, delay, error)
         await self.local.queue.give_back(delivery, delay=delay)
+
+
+def _settings(local: LocalPorts) -> Settings:
+    path = local.database.path
+    folder = None if path == ":memory:" else Path(path).absolute().parent
+    return Settings(
+        keyring=keyring_of(local.database), retention=retention_from_env(), journal_dir=folder
+    )
 
 
 def _back_off(delivery: Delivery) -> Millis:

@@ -33,6 +33,12 @@ WHERE visible_at <= ? AND name IN (SELECT value FROM json_each(?))
 ORDER BY visible_at, place LIMIT 1
 """
 
+_NEXT_FOR = """
+SELECT place, receive_count FROM step_messages
+WHERE visible_at <= ? AND run_id IN (SELECT value FROM json_each(?))
+ORDER BY visible_at, place LIMIT 1
+"""
+
 _TAKE = """
 UPDATE step_messages SET visible_at = ?, receive_count = receive_count + 1
 WHERE place = ? RETURNING body, receive_count, message_id
@@ -81,15 +87,20 @@ class SqliteStepQueue:
             raise ItemTooLarge(name, size, self._body_limit)
         self._enter(attempt.run_id, attempt.name, body)
 
-    async def receive(self, *, steps: Iterable[str] | None = None) -> Delivery | None:
+    async def receive(
+        self, *, steps: Iterable[str] | None = None, runs: Iterable[str] | None = None
+    ) -> Delivery | None:
         """The next attempt, now; None if there is none.
 
-        With `steps`, attempts of steps of all other names are left to processes that know them.
+        With `steps`, attempts of steps of all other names are left to processes that know them;
+        with `runs`, those of all other runs.
         """
         now = self._clock.now()
         sql = _NEXT
         values: tuple[SqlValue, ...] = (now,)
-        if steps is not None:
+        if runs is not None:
+            sql, values = _NEXT_FOR, (now, json.dumps(list(runs)))
+        elif steps is not None:
             sql, values = _NEXT_OF, (now, json.dumps(list(steps)))
         if not self.database.query(sql, *values):  # an idle poll takes no write lock
             return None

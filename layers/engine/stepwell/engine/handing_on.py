@@ -1,0 +1,34 @@
+"""What a run's inbox holds, handed on to the run that goes on in its place.
+
+Harmless when repeated: entries keep their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from stepwell.core.decide import entry_of
+from stepwell.core.messages import InboxPut
+from stepwell.core.records import InboxRow
+from stepwell.core.state import RunState
+from stepwell.engine.ports import Ports
+
+
+async def hand_on(ports: Ports, rows: Iterable[InboxRow], state: RunState, run_id: str) -> None:
+    """Put the latest entry of each key that the run has seen, and all that it has not.
+
+    Before the other run is started: its first turn finds the rows.
+    """
+    by_time = sorted(rows, key=lambda row: (row.sent_at, row.entry_id))
+    latest = {row.key: row.entry_id for row in by_time if row.entry_id in state.entries}
+    for row in by_time:
+        if row.entry_id not in state.entries or latest[row.key] == row.entry_id:
+            await ports.store.put_inbox(replace(row, run_id=run_id))
+
+
+async def forward_entry(ports: Ports, message: InboxPut, run_id: str) -> None:
+    """Pass on an entry that came for a run after it had gone on as another one."""
+    message = message.model_copy(update={"run_id": run_id})
+    await ports.store.put_inbox(entry_of(message))
+    await ports.queue.send(message)
