@@ -41,7 +41,7 @@ from stepwell.engine.catalogue import (
 )
 from stepwell.engine.control import send_kept
 from stepwell.engine.headers import chain_of, found_run, header_of, last_link
-from stepwell.engine.inboxes import InboxEntry, Inboxes
+from stepwell.engine.inboxes import InboxCalls, InboxEntry, Inboxes
 from stepwell.engine.operating import Operating
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
@@ -134,7 +134,7 @@ class RunHandle(Generic[R]):
         return f"<run {self.id!r}>"
 
 
-class Client:
+class Client(InboxCalls):
     """Works on the runs of one deployment. Safe to share between asyncio tasks."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
@@ -474,27 +474,6 @@ class Client:
         `HookAlreadyDecided`, `HookExpired`.
         """
         return await self._answering.answer(token, payload, actor)
-
-    async def put_inbox(
-        self,
-        run_id: str,
-        key: str,
-        value: Any = None,
-        *,
-        entry_id: str | None = None,
-        actor: str | None = None,
-    ) -> InboxEntry:
-        """Append an entry to a run's inbox and wake what waits for input; durable when it returns.
-
-        The run's next turn sees it, if the run has not ended by then; nothing is ever overwritten.
-        The same `entry_id` again is the same entry. Raises `RunNotFound`, `RunEnded`,
-        `PayloadError`, and `EntryConflict` when the entry of this id holds something else.
-        """
-        return await self._inboxes.put(run_id, key, value, entry_id, actor)
-
-    async def list_inbox(self, run_id: str) -> tuple[InboxEntry, ...]:
-        """All entries of a run's inbox, oldest first. Raises `RunNotFound`."""
-        return await self._inboxes.entries(run_id)
 
     async def resume(
         self,

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from stepwell.core import events as e
 from stepwell.core.lifecycle import HOOK, MAP, STEP, TIMER, CorruptHistory
+from stepwell.core.parts import Alarm
 from stepwell.core.records import Wait
-from stepwell.core.state import Alarm, RunState, fold
+from stepwell.core.state import RunState, fold
 from stepwell.errors import Failure
 from stepwell.testing.laws import check_folds
 

@@ -24,9 +24,10 @@ from stepwell.core.decide import closing
 from stepwell.core.definitions import GuardDefinition, StepDefinition, WorkflowDefinition
 from stepwell.core.messages import StepAttempt, StepReported, Wake
 from stepwell.core.overrides import overridden
+from stepwell.core.parts import StepState
 from stepwell.core.payload import codec
 from stepwell.core.records import Attention, HookRow, HookStatus, Millis, RunHeader, StepRow
-from stepwell.core.state import RunState, StepState, fold
+from stepwell.core.state import RunState, fold
 from stepwell.engine.chains import GuardChain, UnknownGuard, found
 from stepwell.engine.checkpoints import expire_checkpoint
 from stepwell.engine.guarding import GuardedEntry

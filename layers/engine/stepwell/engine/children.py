@@ -18,8 +18,8 @@ from stepwell.core.commands import CancelChild, StartChild
 from stepwell.core.failure import describe
 from stepwell.core.ids import child_run_id, derived_seed
 from stepwell.core.messages import CancelRun, ChildReported, Message, StartRun
+from stepwell.core.parts import ChildState
 from stepwell.core.records import ChildEnding, Parent, Payload, RunHeader, RunStatus
-from stepwell.core.state import ChildState
 from stepwell.engine.catalogue import Catalogue
 from stepwell.engine.headers import last_link, start_from_turn
 from stepwell.engine.replay import Replay

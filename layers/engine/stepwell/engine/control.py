@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from stepwell.core import events as e
 from stepwell.core.decide import guards_replaced
 from stepwell.core.messages import CancelRun, Message, ResumeRun, load_message
+from stepwell.core.parts import Alarm
 from stepwell.core.records import Attention, RetryRequest, RunHeader
 from stepwell.core.reopening import reopened
-from stepwell.core.state import Alarm
 from stepwell.engine import settle
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Ports

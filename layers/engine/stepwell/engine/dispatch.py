@@ -14,8 +14,8 @@ from typing import Any
 from stepwell.core import events as e
 from stepwell.core.commands import RunStep
 from stepwell.core.messages import StepAttempt
+from stepwell.core.parts import StepState
 from stepwell.core.records import Payload, StepRow
-from stepwell.core.state import StepState
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import PayloadError
 

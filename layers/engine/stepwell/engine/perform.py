@@ -26,8 +26,8 @@ from stepwell.core.commands import (
 )
 from stepwell.core.decide import unnotified
 from stepwell.core.failure import describe, redact
+from stepwell.core.parts import HookState, StepState
 from stepwell.core.records import HookRow, Millis
-from stepwell.core.state import HookState, StepState
 from stepwell.engine import dispatch, hooks
 from stepwell.engine.checkpoints import expire_checkpoint
 from stepwell.engine.children import Children

@@ -17,8 +17,9 @@ from stepwell.core.decide import closing
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.failure import describe
 from stepwell.core.messages import Continue
+from stepwell.core.parts import Alarm
 from stepwell.core.records import Attention, HookStatus, Millis, RunHeader, RunStatus, Wait
-from stepwell.core.state import Alarm, fold
+from stepwell.core.state import fold
 from stepwell.engine import children, continuing, hooks
 from stepwell.engine.deletion import erase
 from stepwell.engine.dispatch import call_off

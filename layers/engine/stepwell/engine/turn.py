@@ -36,9 +36,10 @@ from stepwell.core.messages import (
     StepAttempt,
     Wake,
 )
+from stepwell.core.parts import Alarm
 from stepwell.core.records import Attention, HookRow, Millis, RunHeader
 from stepwell.core.reopening import wanted_retry
-from stepwell.core.state import Alarm, RunState, fold
+from stepwell.core.state import RunState, fold
 from stepwell.engine import children, continuing, control, deletion, settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stepwell.core import events as e
+from stepwell.core.parts import ChildState
 from stepwell.core.records import RunHeader, RunStatus
-from stepwell.core.state import ChildState, RunState, fold
+from stepwell.core.state import RunState, fold
 from stepwell.engine.past import ChildEvent
 from stepwell.testing.facts import RunFacts
 
