@@ -34,6 +34,7 @@ from stepwell.core.records import (
 )
 from stepwell.core.state import fold
 from stepwell.engine.answering import Answering, PendingHook, Resumed
+from stepwell.engine.archive import dump_archive, export_run, import_run, load_archive
 from stepwell.engine.catalogue import (
     Catalogue,
     NamedStart,
@@ -350,6 +351,24 @@ class Client(InboxCalls):
                 changes: dict[str, Any] = {name: await self._values.get(value)}
                 return replace(event, **changes)
         return event
+
+    async def export(self, run_id: str) -> str:
+        """A run as the text of a file: header, history and hooks, with all values in place.
+
+        It holds whatever the run held: do not give away what must stay secret. Raises
+        `RunNotFound`.
+        """
+        return dump_archive(await export_run(self._ports, self._values, run_id))
+
+    async def import_run(self, text: str) -> str:
+        """Take in a run that `export` gave. Returns its id.
+
+        One that has not ended is paused, so that nothing of it is done here unless it is resumed.
+        Importing the same once more is no error. Raises `RunExists`, `ValueError`.
+        """
+        archive = load_archive(text)
+        await import_run(self._ports, self._values, archive)
+        return archive.run_id
 
     async def list_runs(
         self,

@@ -45,6 +45,7 @@
         ├── RunBlocked
         ├── RunEnded
         ├── RunNotEnded
+        ├── RunExists
         ├── NotRetryable
         ├── ForkRefused
         ├── ResultTimeout
@@ -493,6 +494,13 @@ class EntryConflict(RunError):
     def __init__(self, run_id: str, entry_id: str) -> None:
         super().__init__(run_id, f"entry {entry_id!r} of its inbox holds something else")
         self.entry_id = entry_id
+
+
+class RunExists(RunError):
+    """A run of this id is there already. It is not overwritten: delete it, or import elsewhere."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id, "is there already, and is not overwritten")
 
 
 class RunNotEnded(RunError):

@@ -9,6 +9,7 @@ longer fits one of them would leave the runs in production blocked that are like
 
 The file is JSON: `format` (1), `run_id`, and `events` in order, each as the log holds it with its
 values in place, one to a line. It holds what the run held: do not export what must stay secret.
+Files that `stepwell history export` writes hold more and are read as well.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from typing import Any
 
 from stepwell.authoring.decorators import Workflow
 from stepwell.client import Recorded
-from stepwell.core.events import Event, dump_events, load_events
+from stepwell.core.events import Event, dump_events
 from stepwell.core.state import fold
+from stepwell.engine.archive import load_archive
 from stepwell.engine.endings import Outcome
 from stepwell.engine.replay import Replay
 
@@ -58,10 +60,8 @@ def export_history(run_id: str, recorded: Sequence[Recorded]) -> str:
 
 def import_history(text: str) -> History:
     """The history in a file's text. Raises `ValueError` on anything that is not one."""
-    data = json.loads(text)
-    if not isinstance(data, dict) or data.get("format") != _FORMAT:
-        raise ValueError(f"not a history of format {_FORMAT}")
-    return History(run_id=str(data["run_id"]), events=load_events(json.dumps(data["events"])))
+    archive = load_archive(text)
+    return History(run_id=archive.run_id, events=archive.events)
 
 
 def replay_history(
