@@ -16,6 +16,7 @@ from stepwell import (
     saga,
     sleep,
     step,
+    step_hook,
     workflow,
 )
 from stepwell.core.records import RunStatus
@@ -495,3 +496,106 @@ def test_the_error_of_a_step_can_be_caught_in_the_block(env: Environment) -> Non
 
     assert env.run(flow) == "goes on"
     assert DONE == ["reserve a"]
+
+
+def test_items_that_a_failed_map_drops_hold_nothing_up(env: Environment) -> None:
+    @step(compensate=release, retry=ONCE)
+    async def order(what: str) -> str:
+        if what == "b":
+            raise OSError("none left")
+        if what == "c":
+            await step_hook("never")
+        return what.upper()
+
+    @workflow
+    async def flow() -> None:
+        async with saga():
+            await order.map(["a", "b", "c"])
+
+    with pytest.raises(RunFailed, match="none left"):
+        env.run(flow)
+    assert DONE == ["release a (A)"]
+
+
+def test_a_call_with_a_key_that_is_cancelled_holds_nothing_up(env: Environment) -> None:
+    @step(compensate=release)
+    async def slow(what: str) -> str:
+        await step_hook("never")
+        return what
+
+    @workflow
+    async def flow() -> None:
+        async with saga():
+            task = asyncio.create_task(slow.with_options(key="k")("a"))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            raise ValueError("no")
+
+    with pytest.raises(RunFailed, match="ValueError: no"):
+        env.run(flow)
+    assert DONE == []
+
+
+@pytest.mark.parametrize("mended", [False, True])
+def test_a_retry_does_again_what_was_undone(env: Environment, mended: bool) -> None:
+    works: list[bool] = []
+
+    @step(name="pay", retry=ONCE)
+    async def pay() -> str:
+        if not works:
+            raise OSError("declined")
+        return "paid"
+
+    @workflow
+    async def flow() -> str:
+        await reserve("ticket")
+        async with saga():
+            await reserve("flight")
+            return await pay()
+
+    run = env.start(flow)
+    env.run_until_idle()
+    assert DONE == ["reserve ticket", "reserve flight", "release flight (FLIGHT)"]
+    DONE.clear()
+    if mended:
+        works.append(True)
+    env.retry(run)
+    env.run_until_idle()
+    if mended:
+        assert env.result(run) == "paid"
+        assert DONE == ["reserve flight"]
+    else:
+        assert env.get(run).status is RunStatus.FAILED
+        assert DONE == ["reserve flight", "release flight (FLIGHT)"]
+
+
+def test_a_retry_leaves_what_was_undone_on_the_way_to_something_else(env: Environment) -> None:
+    works: list[bool] = []
+
+    @step(name="pay", retry=ONCE)
+    async def pay() -> str:
+        if not works:
+            raise OSError("declined")
+        return "paid"
+
+    @workflow
+    async def flow() -> str:
+        try:
+            async with saga():
+                await reserve("flight")
+                await fail()
+        except StepFailed:
+            pass
+        await sleep("1h")
+        return await pay()
+
+    run = env.start(flow)
+    env.run_until_idle()
+    env.advance("1h")
+    DONE.clear()
+    works.append(True)
+    env.retry(run)
+    env.run_until_idle()
+    assert env.result(run) == "paid"
+    assert DONE == []

@@ -210,7 +210,7 @@ class RunContext(ABC):
 
     @abstractmethod
     def note_undone(self, step: str) -> None:
-        """A step is being undone: whoever runs the workflow again has to run it again too."""
+        """A step is being undone by the one that was submitted last: a retry does both again."""
 
     @abstractmethod
     def wait(self, primitive: Coroutine[Any, Any, Any]) -> Any:

@@ -247,9 +247,9 @@ class Saga(SagaContext):
             if inspect.isawaitable(outcome):
                 await outcome
             return
+        work = self._run.submit(undo.definition, undo.args, undo.kwargs, undo.key)
         if undo.step is not None:
             self._run.note_undone(undo.step)
-        work = self._run.submit(undo.definition, undo.args, undo.kwargs, undo.key)
         while True:
             ended = work.done
             try:

@@ -127,6 +127,8 @@ class FanOut(RunContext):
         ended = self.loop.create_future()
 
         def take(index: int, future: asyncio.Future[Any]) -> None:
+            if future.cancelled():
+                return  # it is not waited for any more
             error = future.exception()
             if error is None:
                 board.complete(index, future.result())

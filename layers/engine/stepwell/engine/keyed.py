@@ -69,10 +69,13 @@ class KeyedStep:
 
     def abandon(self) -> bool:
         """Somebody who waited was cancelled. Whether nobody is left, and the step is dropped."""
-        self._cancelled = not self._waiting and not self.future.done()
-        return self._cancelled
+        dropped = not self._waiting and not self.future.done()
+        self._cancelled = self._cancelled or dropped
+        return dropped
 
     def _tell(self, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            return  # nobody waits any more
         waiting, self._waiting = self._waiting, []
         error = future.exception()
         for waiter in waiting:

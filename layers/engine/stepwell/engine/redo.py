@@ -39,6 +39,7 @@ class Trail:
         self._marks: dict[str, _Mark] = {}
         self._cancel: _Mark | None = None
         self._timer: str | None = None
+        self._undone: dict[str, str] = {}
 
     def failed(self, identity: str, scope: Scope | None) -> None:
         """Something that the code waits for in a scope has ended badly."""
@@ -48,6 +49,10 @@ class Trail:
         """A timer of the loop's has fired: perhaps somebody's timeout."""
         self._timer = timer
         self._marks[timer] = self._mark(scope)
+
+    def undone(self, step: str, compensation: str) -> None:
+        """A step is being undone by another one."""
+        self._undone[compensation] = step
 
     def cancelled(self, scope: Scope) -> None:
         """The workflow was told that its run is cancelled."""
@@ -69,7 +74,9 @@ class Trail:
         found = dict.fromkeys(causes)
         for mark in marks:
             found |= dict.fromkeys(self._after(mark))
-        return tuple(found)
+        # What was undone on the way to this end has to be done again, to be undone again or not.
+        undone = [step for by, step in self._undone.items() if by in found]
+        return tuple(found | dict.fromkeys(undone))
 
     def _causes(self, error: BaseException) -> Iterator[str]:
         for each in _chain(error):

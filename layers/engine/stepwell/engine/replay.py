@@ -109,8 +109,6 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         #: In the order of asking, for those who compare passes; steps with their input's digest.
         self._asked: dict[str, str | None] = {}
         self._history: Sequence[e.Event] = ()
-        #: Steps that sagas have begun to undo, in that order.
-        self.undone: dict[str, None] = {}
         self._over = False
         self._past = Past()
         self._late = 0
@@ -367,8 +365,11 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
             raise
 
     def _withdraw(self, command: Command) -> None:
-        if self.pending.pop(command.id, None) is not None and not self._over:
+        pending = self.pending.pop(command.id, None)
+        if pending is not None and not self._over:
             self.withdrawn.append(command)
+            if pending.future is not None:
+                pending.future.cancel()  # whoever looks at it without waiting for it is told
 
     def _make(self, primitive: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
         caller = sys._getframe(3)  # past this, the context's method and the author's word for it
@@ -437,8 +438,8 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
             _DELIVERED[early.type](self, early, UNSET)
 
     def note_undone(self, step: str) -> None:
-        """A step is being undone."""
-        self.undone[step] = None
+        """A step is being undone by the one that was asked for last."""
+        self._trail.undone(step, next(reversed(self._asked)))
 
     def compose(self, work: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
         """Work made of primitives, to be awaited as one of them is."""
