@@ -336,6 +336,23 @@ def test_the_latest_entry_of_a_key_counts_and_none_is_lost() -> None:
         assert all(each.event for each in entries)
 
 
+def test_of_two_entries_of_one_moment_the_later_one_counts() -> None:
+    @workflow
+    def latest() -> int:
+        if not current.run.inbox:
+            raise Suspend("anything")
+        return int(current.run.inbox["n"])
+
+    for seed in range(5):
+        with Environment(seed=seed) as env:
+            run = env.start(latest)
+            env.run_until_idle()
+            for n in range(5):
+                env.wait_for(env.client.put_inbox(run.id, "n", n))
+            env.run_until_idle()
+            assert env.result(run) == 4
+
+
 def test_what_an_author_does_to_a_value_changes_no_inbox() -> None:
     @step
     async def appends() -> int:

@@ -91,6 +91,26 @@ def test_an_answer_resumes_a_run(deployed: Deployed, ask: Any) -> None:
     assert deployed.held("inbox-dead") == []
 
 
+def test_an_entry_that_comes_twice_is_one_entry(deployed: Deployed, ask: Any) -> None:
+    run_id, _ = asked(deployed, ask)
+    deployed.send("inbox", {"type": "put_inbox", "run_id": run_id, "key": "a", "value": [1]})
+    deployed.deliver("inbox")
+    named = {"type": "put_inbox", "run_id": run_id, "key": "b", "entry_id": "one", "actor": "ann"}
+    deployed.send("inbox", named)
+    deployed.send("inbox", named)
+    deployed.send("inbox", {"type": "resume", "run_id": run_id})
+    deployed.deliver("inbox")
+    deployed.pump()
+    entries = run(deployed.client.list_inbox(run_id))
+    found = sorted(entries, key=lambda each: each.key)  # each message has a sender of its own
+    assert [(each.key, each.value, each.actor) for each in found] == [
+        ("a", [1], None),
+        ("b", None, "ann"),
+    ]
+    assert all(each.event for each in entries)
+    assert deployed.held("inbox-dead") == []
+
+
 def test_a_cancel_message_cancels_a_run(deployed: Deployed, ask: Any) -> None:
     run_id, _ = asked(deployed, ask)
     deployed.send("inbox", {"type": "cancel", "run_id": run_id, "reason": "enough"})
@@ -147,6 +167,9 @@ def test_the_reason_names_the_field(deployed: Deployed) -> None:
         ({"type": "resume_hook", "token": "k1.YQ.YQ.forged"}, "InvalidToken"),
         ({"type": "resume_hook", "token": ""}, "InvalidToken"),
         ({"type": "cancel", "run_id": "unknown"}, "RunNotFound"),
+        ({"type": "put_inbox", "run_id": "unknown", "key": "a"}, "RunNotFound"),
+        ({"type": "put_inbox", "run_id": "unknown", "key": ""}, "DefinitionError"),
+        ({"type": "resume", "run_id": "unknown"}, "RunNotFound"),
         ({"type": "cancel", "run_id": "unknown", "reason": "x" * 1001}, "UsageError"),
     ],
 )

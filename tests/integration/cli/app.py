@@ -18,6 +18,7 @@ from stepwell import (
     Result,
     RetryableError,
     RetryPolicy,
+    Suspend,
     current,
     define_hook,
     hook,
@@ -35,6 +36,13 @@ class Verdict(BaseModel):
 
 
 verdict = define_hook("verdict", Verdict)
+
+
+@workflow
+def waits_for_input() -> Any:
+    if "approved" not in current.run.inbox:
+        raise Suspend("sign-off")
+    return current.run.inbox["approved"]
 
 
 @step

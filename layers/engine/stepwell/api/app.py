@@ -22,6 +22,7 @@ from aws_lambda_powertools.event_handler.openapi.models import APIKey, APIKeyIn,
 from stepwell.api.about import About
 from stepwell.api.endpoints import COMMON_HEADERS, ClientProvider, Endpoint, request_id
 from stepwell.api.hooks import TOKEN_RULE, Hooks
+from stepwell.api.inbox import Inboxes
 from stepwell.api.log import quieten_powertools, record
 from stepwell.api.pages import HEADERS, HTML, prefers_html, problem_page
 from stepwell.api.problems import BODY_LIMIT, MEDIA_TYPE, Refusal, problem_body, refusal_of
@@ -49,6 +50,7 @@ def add_routes(
     quieten_powertools()
     endpoints = (
         *Runs(client, body_limit).endpoints(),
+        *Inboxes(client, body_limit).endpoints(),
         *Workflows(client).endpoints(),
         *Hooks(client, body_limit).endpoints(),
         *About(cache(lambda: _document(app))).endpoints(),

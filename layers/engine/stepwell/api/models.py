@@ -36,6 +36,16 @@ class CancelRequest(_Model):
     reason: str | None = Field(default=None, max_length=1_000, description="For the record.")
 
 
+class InboxRequest(_Model):
+    """An entry for a run's inbox."""
+
+    key: str = Field(min_length=1, max_length=256, description="What the run looks it up by.")
+    value: Any = Field(default=None, description="Any JSON.")
+    entry_id: str | None = Field(
+        default=None, min_length=1, max_length=256, description="The same id is the same entry."
+    )
+
+
 class Flaw(_Model):
     """One thing that is wrong: with the body at a place, or with a parameter."""
 
@@ -176,6 +186,31 @@ class CancelAccepted(_Model):
     run_id: str
     requested: Literal[True]
     status: RunStatus
+
+
+class InboxEntry(_Model):
+    """An entry of a run's inbox. `event` is the number of the event that recorded it."""
+
+    run_id: str
+    entry_id: str
+    key: str
+    value: Any
+    sent_at: Time
+    actor: str | None
+    event: int | None
+
+
+class Inbox(_Model):
+    """All entries of a run's inbox, oldest first."""
+
+    entries: list[InboxEntry]
+
+
+class ResumeAccepted(_Model):
+    """A run that will look again."""
+
+    run_id: str
+    requested: Literal[True]
 
 
 class PendingHook(_Model):

@@ -15,6 +15,7 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 
 from stepwell.engine.ports import TransientError
 from stepwell.errors import (
+    EntryConflict,
     HookAlreadyDecided,
     HookExpired,
     HookNotFound,
@@ -24,6 +25,7 @@ from stepwell.errors import (
     PayloadError,
     PayloadRejected,
     PayloadTooLarge,
+    RunEnded,
     RunNotFound,
     WorkflowNotFound,
 )
@@ -56,6 +58,7 @@ KINDS: Mapping[str, Kind] = {
     "method_not_allowed": Kind(405, "This address does not take this method"),
     "hook_already_decided": Kind(409, "The hook was answered otherwise before"),
     "run_ended": Kind(409, "The run has already ended"),
+    "entry_conflict": Kind(409, "The inbox has another entry under this id"),
     "hook_expired": Kind(410, "The answer came too late"),
     "body_too_large": Kind(413, "The body is too large"),
     "value_too_large": Kind(413, "A value is too large to be kept"),
@@ -156,6 +159,11 @@ def _rejected(code: str, detail: str) -> Callable[[Any], Refusal]:
     return lambda error: Refusal(code, detail, errors=error.errors)
 
 
+def _ended(error: RunEnded) -> Refusal:
+    detail = f"It ended as {error.status}; it takes no more input."
+    return Refusal("run_ended", detail, run_id=error.run_id, run_status=error.status)
+
+
 def _no_hook(_: Exception) -> Refusal:
     # The same for a forged token and a deleted hook: who asks learns nothing of either.
     return Refusal("hook_not_found", "This link leads to no hook.")
@@ -168,6 +176,11 @@ _REFUSALS: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
         lambda e: Refusal("workflow_not_found", f"No workflow {e.workflow!r} is published."),
     ),
     (RunNotFound, lambda e: Refusal("run_not_found", f"There is no run {e.run_id!r}.")),
+    (RunEnded, _ended),
+    (
+        EntryConflict,
+        lambda e: Refusal("entry_conflict", "Use another id, or leave it out.", run_id=e.run_id),
+    ),
     (InvalidToken, _no_hook),
     (HookNotFound, _no_hook),
     (

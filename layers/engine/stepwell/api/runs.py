@@ -45,11 +45,13 @@ Key = Annotated[
 ]
 
 
-def _json_body(model: type[BaseModel], *, required: bool) -> dict[str, Any]:
+def json_body(model: type[BaseModel], *, required: bool) -> dict[str, Any]:
+    """What the OpenAPI document says of a body."""
     return {"required": required, "content": {JSON: {"schema": model.model_json_schema()}}}
 
 
-def _read(model: type[M], body: Any) -> M:
+def read_body(model: type[M], body: Any) -> M:
+    """A body as its model. Raises `Refusal`."""
     try:
         return model.model_validate(body)
     except ValidationError as error:
@@ -60,7 +62,7 @@ def _read(model: type[M], body: Any) -> M:
 
 
 #: What can be wrong with a body.
-_BODIES = ("bad_body", "body_too_large", "unsupported_media_type", "invalid_body")
+BODIES = ("bad_body", "body_too_large", "unsupported_media_type", "invalid_body")
 
 
 class Runs:
@@ -86,13 +88,13 @@ class Runs:
                 model=Run,
                 status=202,
                 headers={"Location": "Where the run is.", **REPLAYED},
-                body=_json_body(StartRequest, required=False),
+                body=json_body(StartRequest, required=False),
                 problems=(
                     "workflow_not_found",
                     "input_rejected",
                     "idempotency_conflict",
                     "value_too_large",
-                    *_BODIES,
+                    *BODIES,
                 ),
             ),
             Endpoint(
@@ -105,8 +107,8 @@ class Runs:
                 model=CancelAccepted,
                 status=202,
                 headers={"Location": "Where the run is."},
-                body=_json_body(CancelRequest, required=False),
-                problems=("run_not_found", "run_ended", *_BODIES),
+                body=json_body(CancelRequest, required=False),
+                problems=("run_not_found", "run_ended", *BODIES),
             ),
         )
 
@@ -155,7 +157,7 @@ class Runs:
         With a key, the same start again gives the same run, and `Idempotent-Replayed: true`.
         """
         event = request.resolved_event
-        wanted = _read(StartRequest, read_json(event, self._body_limit, optional=True))
+        wanted = read_body(StartRequest, read_json(event, self._body_limit, optional=True))
         client = self._starter(key, tuple(wanted.tags))
         handle = await client.start_named(workflow, wanted.input)
         request.context["run_id"] = handle.id
@@ -235,7 +237,7 @@ class Runs:
     async def cancel(self, request: Request, run_id: RunId) -> Response[CancelAccepted]:
         """Its workflow is told where it waits, and may clean up: it ends a little later."""
         event = request.resolved_event
-        wanted = _read(CancelRequest, read_json(event, self._body_limit, optional=True))
+        wanted = read_body(CancelRequest, read_json(event, self._body_limit, optional=True))
         client = self._client()
         header = await client.get(run_id)
         request.context["run_id"] = run_id

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from stepwell import shapes
+from stepwell.cli import inbox
 from stepwell.cli.failing import BadInput, NotFound
 from stepwell.cli.options import AsJson, Command, Cursor, Group, Limit, RunId
 from stepwell.cli.render import Output, compact, lines, one_line, plain, several, short, talk
@@ -22,6 +23,7 @@ from stepwell.core.state import fold
 from stepwell.errors import Failure
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Look at runs, and cancel them.")
+app.add_typer(inbox.app, name="inbox")
 
 
 class Standing(StrEnum):
@@ -236,6 +238,20 @@ def wake(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
     else:
         out.line(f"run {run}: woken")
         suggest_worker(target, "a worker looks at it")
+
+
+@app.command(cls=Command)
+@on_target
+def resume(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
+    """Let a run go on that is paused, or have one look again that waits for input."""
+    out = Output(as_json=as_json)
+    with target.open_existing() as opened:
+        asyncio.run(opened.client.resume(run))
+    if as_json:
+        out.json({"run_id": run, "resumed": True})
+    else:
+        out.line(f"run {run}: resumed")
+        suggest_worker(target, "a worker carries it on")
 
 
 @app.command(cls=Command)

@@ -44,6 +44,12 @@ class Inboxes:
     def __init__(self, ports: Ports, values: Values) -> None:
         self._ports = ports
         self._values = values
+        self._last: Millis = 0
+
+    def _next(self) -> Millis:
+        """The time of the next entry: what one sender sends in turn, is ordered so."""
+        self._last = max(self._ports.clock.now(), self._last + 1)
+        return self._last
 
     async def put(
         self, run_id: str, key: str, value: Any, entry_id: str | None, actor: str | None
@@ -60,7 +66,7 @@ class Inboxes:
             entry_id=self._ports.ids.new_id() if entry_id is None else entry_id,
             key=key,
             payload=await self._values.of(run_id).put(text, owner),
-            sent_at=self._ports.clock.now(),
+            sent_at=self._next(),
             actor=actor,
         )
         header = await self._header(run_id)

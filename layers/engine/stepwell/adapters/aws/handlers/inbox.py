@@ -23,6 +23,8 @@ from stepwell.adapters.aws.handlers.batch import (
 from stepwell.adapters.aws.handlers.outside import (
     Asked,
     Cancel,
+    PutInbox,
+    Resume,
     ResumeHook,
     Start,
     load_received,
@@ -147,6 +149,15 @@ async def _done(client: Client, asked: Asked, record: Record) -> str:
         case ResumeHook():
             resumed = await client.resume_hook(asked.token, asked.payload, actor=asked.actor)
             return resumed.run_id
+        case PutInbox():
+            entry_id = f"sqs-{record.message_id}" if asked.entry_id is None else asked.entry_id
+            entry = await client.put_inbox(
+                asked.run_id, asked.key, asked.value, entry_id=entry_id, actor=asked.actor
+            )
+            return entry.run_id
+        case Resume():
+            await client.resume(asked.run_id, actor=asked.actor)
+            return asked.run_id
         case Cancel():
             await client.cancel(asked.run_id, asked.reason, actor=asked.actor)
             return asked.run_id

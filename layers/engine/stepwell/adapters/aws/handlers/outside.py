@@ -2,10 +2,13 @@
 
     {"type": "start", "workflow": "…", "input": {…}, "idempotency_key": "…", "tags": ["…"]}
     {"type": "resume_hook", "token": "…", "payload": …, "actor": "…"}
+    {"type": "put_inbox", "run_id": "…", "key": "…", "value": …, "entry_id": "…", "actor": "…"}
+    {"type": "resume", "run_id": "…", "actor": "…"}
     {"type": "cancel", "run_id": "…", "reason": "…", "actor": "…"}
 
-Only `workflow`, `token` and `run_id` have to be there. A start without a key has the id of its SQS
-message for one, so that a second delivery starts nothing. A field that is not known is refused.
+Only `workflow`, `token`, `run_id` and `key` have to be there. A start without a key, and an entry
+without an id, have the id of their SQS message for one, so that a second delivery does nothing. A
+field that is not known is refused.
 
 Whoever may send to the queue may do these things: its policy is the authorisation. The engine's own
 messages are refused here, apart from timers: they would decide what only a turn may decide.
@@ -43,6 +46,25 @@ class ResumeHook(_Outside):
     actor: str | None = None
 
 
+class PutInbox(_Outside):
+    """Put an entry into a run's inbox."""
+
+    type: Literal["put_inbox"]
+    run_id: str
+    key: str
+    value: Any = Field(default=None, repr=False)
+    entry_id: str | None = None
+    actor: str | None = None
+
+
+class Resume(_Outside):
+    """Let a run go on that is paused, or waits for input."""
+
+    type: Literal["resume"]
+    run_id: str
+    actor: str | None = None
+
+
 class Cancel(_Outside):
     """Cancel a run."""
 
@@ -52,7 +74,7 @@ class Cancel(_Outside):
     actor: str | None = None
 
 
-Asked = Start | ResumeHook | Cancel
+Asked = Start | ResumeHook | PutInbox | Resume | Cancel
 Received = Asked | TimerDue
 
 _RECEIVED: TypeAdapter[Received] = TypeAdapter(Annotated[Received, Field(discriminator="type")])
