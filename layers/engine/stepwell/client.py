@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import copy
 import importlib
-import json
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.guards import Chain, declared
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.events import Event
+from stepwell.core.events import Event, Recorded
 from stepwell.core.ids import check_key, check_note, run_id_for
 from stepwell.core.messages import DeleteRun, StartRun, Wake
 from stepwell.core.payload import Codec, codec
 from stepwell.core.records import (
     AttentionKind,
-    Chunk,
     GuardChange,
     Guards,
     HookRow,
@@ -40,10 +38,12 @@ from stepwell.engine.catalogue import (
     NamedStart,
     Publication,
 )
+from stepwell.engine.chunks import Chunks, OutputChunk
 from stepwell.engine.control import send_kept
+from stepwell.engine.forks import Forks
 from stepwell.engine.headers import chain_of, found_run, header_of, last_link
 from stepwell.engine.inboxes import InboxCalls, InboxEntry, Inboxes
-from stepwell.engine.operating import Operating
+from stepwell.engine.operating import Operating, OperatingCalls
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
 from stepwell.engine.progress import MapProgress, progress_of
@@ -86,27 +86,6 @@ _PLACES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One event of a history, with its number."""
-
-    number: int
-    event: Event
-
-
-@dataclass(frozen=True, slots=True)
-class OutputChunk:
-    """A piece of a step's output. `position` is what `output(after=)` takes to go on from here.
-
-    A reset mark has `reset` set and no value: chunks above `number` are superseded.
-    """
-
-    position: int
-    number: int
-    value: Any = None
-    reset: bool = False
-
-
 class RunHandle(Generic[R]):
     """A run, as the client sees it. `repeated`: the start that gave it found it already there."""
 
@@ -135,7 +114,7 @@ class RunHandle(Generic[R]):
         return f"<run {self.id!r}>"
 
 
-class Client(InboxCalls):
+class Client(InboxCalls, OperatingCalls):
     """Works on the runs of one deployment. Safe to share between asyncio tasks."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
@@ -146,6 +125,8 @@ class Client(InboxCalls):
         self._answering = Answering(ports, settings.keyring, self._values)
         self._inboxes = Inboxes(ports, self._values)
         self._operating = Operating(ports)
+        self._chunks = Chunks(ports, self._values)
+        self._forks = Forks(ports, self._values, self._catalogue)
         # What `with_options` changes.
         self._idempotency_key: str | None = None
         self._tags: tuple[str, ...] = ()
@@ -427,49 +408,14 @@ class Client(InboxCalls):
         assert header.attention is not None
         raise RunBlocked(header.run_id, header.attention.reason)
 
-    async def output(
+    def output(
         self, run_id: str, step: str, *, after: int = 0, follow: bool = True
     ) -> AsyncIterator[OutputChunk]:
         """The streamed output of a step, by its id in the run, from behind position `after`.
 
         With `follow` it goes on until the step or the run has ended. Raises `RunNotFound`.
         """
-        found_run(await self._ports.store.get_header(run_id), run_id)
-        position = after
-        chunks: tuple[Chunk, ...] = ()
-        ended = not follow
-
-        async def more() -> bool:
-            nonlocal chunks, ended
-            chunks = await self._ports.store.get_chunks(run_id, step, after=position)
-            if not chunks and not ended and await self._step_ended(run_id, step):
-                # What it wrote before it ended is read once it is known to have ended.
-                ended = True
-                chunks = await self._ports.store.get_chunks(run_id, step, after=position)
-            return ended or bool(chunks)
-
-        while True:
-            await poll(more, None)
-            for chunk in chunks:
-                position = chunk.position
-                yield await self._output_chunk(chunk)
-            if ended:
-                return
-
-    async def _output_chunk(self, chunk: Chunk) -> OutputChunk:
-        if chunk.value is None:
-            return OutputChunk(chunk.position, chunk.number, reset=True)
-        text = await self._values.get(chunk.value)
-        return OutputChunk(chunk.position, chunk.number, json.loads(text))
-
-    async def _step_ended(self, run_id: str, step: str) -> bool:
-        rows = await self._ports.store.load(run_id)
-        found_run(rows.header, run_id)
-        state = fold(event for commit in rows.commits for event in commit.events)
-        known = state.steps.get(step)
-        return state.terminal or (
-            known is not None and known.status in ("completed", "failed", "cancelled")
-        )
+        return self._chunks.read(run_id, step, after=after, follow=follow)
 
     async def list_hooks(
         self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
@@ -521,42 +467,6 @@ class Client(InboxCalls):
         if not await self._operating.resume(run_id) or change is not None:
             await self._inboxes.resume(run_id, actor, change)
 
-    async def cancel(
-        self,
-        run_id: str,
-        reason: str | None = None,
-        *,
-        actor: str | None = None,
-        wait: bool | DurationLike = False,
-        force: bool = False,
-    ) -> RunStatus:
-        """Ask for a run to be cancelled; it ends cancelled unless it was ending already.
-
-        The workflow gets `CancelledError` where it waits, so that its cleanup runs; a paused run
-        goes on for that. With `force` the run ends without its code having a say: for one whose
-        code is gone, or will not end. With `wait` (True, or how long at most) this returns when the
-        run has ended. Returns its status by then: of a cancel and another end, one has won. Of a
-        run that has gone on as a new one, the last link is cancelled, also if it goes on again
-        meanwhile.
-
-        Raises `RunNotFound`; `RunBlocked` when it waits for a run that cannot go on;
-        `ResultTimeout` when the run has not ended in time: the cancel stands.
-        """
-        header = await self._operating.cancel(run_id, reason, actor, force=force)
-        if wait is False or header.status.terminal:
-            return header.status
-        return await self._operating.end(header, None if wait is True else wait, force=force)
-
-    async def pause(
-        self, run_id: str, reason: str | None = None, *, actor: str | None = None
-    ) -> None:
-        """Let a run begin nothing more until it is resumed; pausing it twice is pausing it once.
-
-        Steps that are under way end and are recorded; answers and passed deadlines are recorded
-        too, so deadlines go on. A cancel ends the pause. Raises `RunNotFound`, `RunEnded`.
-        """
-        await self._operating.pause(run_id, reason, actor)
-
     async def retry(
         self,
         run_id: str,
@@ -579,6 +489,41 @@ class Client(InboxCalls):
     ) -> None:
         """As `retry`; guards by the names that a run keeps."""
         await self._operating.retry(run_id, actor, change)
+
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        at: int | None = None,
+        input: Mapping[str, Any] | None = None,
+        edits: Mapping[int, Any] | None = None,
+        fork_id: str | None = None,
+        idempotency_key: str | None = None,
+        actor: str | None = None,
+    ) -> RunHandle[Any]:
+        """Begin a new run with what another one has come to; that one is left as it is.
+
+        Its events up to number `at` are copied, by default all but the end. What was still open
+        there begins anew: steps that had not ended, hooks, with new tokens, timers, children.
+        `edits` gives other values, by event number, for results of steps and for answers; `input`
+        replaces the arguments. The code goes on from there; where it does not fit, the fork is
+        blocked as any run. Durable when it returns. The same `fork_id` or key again, for the same
+        fork, is the same run.
+
+        Raises `RunNotFound`; `ForkRefused` on a place or an edit that cannot be; `InputRejected`,
+        `PayloadError`; `IdempotencyConflict` when the id or key is another run's.
+        """
+        forked, repeated = await self._forks.fork(
+            run_id,
+            at=at,
+            input=input,
+            edits=edits or {},
+            run_id=fork_id,
+            key=idempotency_key,
+            actor=actor,
+            tags=self._tags,
+        )
+        return RunHandle(self, forked, codec(Any, f"result of run {forked!r}"), repeated=repeated)
 
     async def delete(self, run_id: str, *, actor: str | None = None) -> None:
         """Delete a run that has ended, with its history, its hooks, its output and its values.

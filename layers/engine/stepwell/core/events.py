@@ -533,6 +533,14 @@ class Commit:
         return self.first + len(self.events) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One event of a history, with its number."""
+
+    number: int
+    event: Event
+
+
 def dump_events(events: Sequence[Event]) -> bytes:
     """Events as JSON. Fields without a value are left out."""
     return _events().dump_json(list(events), exclude_none=True)

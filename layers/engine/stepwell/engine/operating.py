@@ -146,6 +146,48 @@ class Operating:
         await ask_retry(self._ports, message)
 
 
+class OperatingCalls:
+    """The part of a client that is about ending runs and pausing them."""
+
+    _operating: Operating
+
+    async def cancel(
+        self,
+        run_id: str,
+        reason: str | None = None,
+        *,
+        actor: str | None = None,
+        wait: bool | DurationLike = False,
+        force: bool = False,
+    ) -> RunStatus:
+        """Ask for a run to be cancelled; it ends cancelled unless it was ending already.
+
+        The workflow gets `CancelledError` where it waits, so that its cleanup runs; a paused run
+        goes on for that. With `force` the run ends without its code having a say: for one whose
+        code is gone, or will not end. With `wait` (True, or how long at most) this returns when the
+        run has ended. Returns its status by then: of a cancel and another end, one has won. Of a
+        run that has gone on as a new one, the last link is cancelled, also if it goes on again
+        meanwhile.
+
+        Raises `RunNotFound`; `RunBlocked` when it waits for a run that cannot go on;
+        `ResultTimeout` when the run has not ended in time: the cancel stands.
+        """
+        header = await self._operating.cancel(run_id, reason, actor, force=force)
+        if wait is False or header.status.terminal:
+            return header.status
+        return await self._operating.end(header, None if wait is True else wait, force=force)
+
+    async def pause(
+        self, run_id: str, reason: str | None = None, *, actor: str | None = None
+    ) -> None:
+        """Let a run begin nothing more until it is resumed; pausing it twice is pausing it once.
+
+        Steps that are under way end and are recorded; answers and passed deadlines are recorded
+        too, so deadlines go on. A cancel ends the pause. Raises `RunNotFound`, `RunEnded`.
+        """
+        await self._operating.pause(run_id, reason, actor)
+
+
 async def ask_retry(ports: Ports, message: RetryRun) -> None:
     """Reopen the header for a retry, unless the run has gone on already."""
     header = await ports.store.get_header(message.run_id)

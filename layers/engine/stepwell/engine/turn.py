@@ -40,7 +40,7 @@ from stepwell.core.parts import Alarm
 from stepwell.core.records import Attention, HookRow, Millis, RunHeader
 from stepwell.core.reopening import wanted_retry
 from stepwell.core.state import RunState, fold
-from stepwell.engine import children, continuing, control, deletion, settle
+from stepwell.engine import children, continuing, control, deletion, forking, settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised
@@ -56,7 +56,7 @@ from stepwell.engine.settings import Settings
 from stepwell.engine.threads import ThreadPool
 from stepwell.engine.turn_context import TurnContext
 from stepwell.engine.values import Values, payloads_of
-from stepwell.errors import DefinitionError, PayloadError
+from stepwell.errors import DefinitionError, ForkRefused, PayloadError
 
 _LOG = logging.getLogger("stepwell.engine")
 
@@ -145,6 +145,13 @@ class Engine:
         state = fold(log)
         delivered = _Delivered(message, message_id, receive_count, time_left)
         turn = self._context(delivered, header, state, rows)
+        if forking.is_behind(turn):
+            try:
+                log += await forking.copy(turn)
+            except ForkRefused as error:
+                await forking.refuse(turn)
+                await settle.finish(turn, None, Raised(error), None)
+                return TurnEnd.ENDED
         if deletion.is_wanted(state, header, message):
             if not turn.settled and state.status != "deleted":
                 await settle.tell_others(turn)

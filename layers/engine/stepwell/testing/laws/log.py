@@ -73,7 +73,7 @@ def check_order(events: Sequence[e.Event]) -> None:
 def lives_of(events: Sequence[e.Event]) -> list[Sequence[e.Event]]:
     """The log up to each end of the run, and whole, without what was forgotten by then."""
     ends = [n for n, event in enumerate(events) if isinstance(event, e.RunRetried)]
-    return [one_life(events[:end]) for end in [*ends, len(events)]]
+    return [own_events(one_life(events[:end])) for end in [*ends, len(events)]]
 
 
 def one_life(events: Sequence[e.Event]) -> Sequence[e.Event]:
@@ -83,6 +83,12 @@ def one_life(events: Sequence[e.Event]) -> Sequence[e.Event]:
         return events
     shown = zip(events, lives.effective(events), strict=True)
     return [event for event, same in shown if event is same and not isinstance(event, ENDS)]
+
+
+def own_events(events: Sequence[e.Event]) -> Sequence[e.Event]:
+    """Without those that a fork has copied, whose beginnings it has not."""
+    copied = [n for n, event in enumerate(events, 1) if isinstance(event, e.RunForked)]
+    return events[max(copied, default=0) :]
 
 
 def check_outcomes(events: Sequence[e.Event]) -> None:

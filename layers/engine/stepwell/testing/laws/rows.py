@@ -9,7 +9,7 @@ from stepwell.core import events as e
 from stepwell.core.decide import first_event
 from stepwell.core.records import Chunk, HookRow, HookStatus, RunHeader, StepRow
 from stepwell.testing.facts import RunFacts
-from stepwell.testing.laws.log import ENDS, one_life
+from stepwell.testing.laws.log import ENDS, one_life, own_events
 
 _ENDED = {
     "HookReceived": HookStatus.RECEIVED,
@@ -27,10 +27,9 @@ def check_rows(facts: RunFacts) -> None:
         assert not events, "a log without a header"
         return
     check_beginning(events, header)
-    copied = next((n for n, each in enumerate(events, 1) if each.type == "RunForked"), 0)
-    check_hook_rows(events[copied:], facts.rows.hooks)
+    check_hook_rows(own_events(events), facts.rows.hooks)
     check_step_rows(events, facts.rows.steps)
-    check_output(one_life(events)[copied:], facts.output)
+    check_output(own_events(one_life(events)), facts.output)
 
 
 def check_beginning(events: Sequence[e.Event], header: RunHeader) -> None:
