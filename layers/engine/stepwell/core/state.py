@@ -471,7 +471,8 @@ def _look_again(state: RunState) -> None:
     for step in state.steps.values():
         if step.reason is not None or step.order:
             step.woken = True
-    if state.suspended is not None:
+    # What follows at once, nothing of the code's in between, is there when it begins too.
+    if state.suspended is not None or 0 < state.epoch == state.last:
         state.suspended = None
         state.epoch = state.last + 1
 
