@@ -30,6 +30,7 @@ from stepwell.core.messages import (
     CancelRun,
     Continue,
     HookDecided,
+    MapReported,
     Message,
     StartRun,
     StepAttempt,
@@ -53,6 +54,7 @@ DUE = TimerDue(run_id="run", wait_id="w", arm=1, due=5)
 CANCEL = CancelRun(run_id="run", request_id="r")
 
 #: For each type, two messages that differ in nothing but their cause.
+REPORTED = MapReported(run_id="run", map="m*:1", order=2, cause="1 have failed")
 PAIRS: list[tuple[Message, Message]] = [
     (START_RUN, START_RUN.model_copy(update={"seed": "s2"})),
     (DECIDED, DECIDED.model_copy(update={"decision_id": "d2"})),
@@ -60,6 +62,9 @@ PAIRS: list[tuple[Message, Message]] = [
     (DUE, DUE.model_copy(update={"wait_id": "w2"})),
     (DUE, DUE.model_copy(update={"arm": 2})),
     (DUE, DUE.model_copy(update={"due": 6})),
+    (REPORTED, REPORTED.model_copy(update={"map": "n*:1"})),
+    (REPORTED, REPORTED.model_copy(update={"order": 3})),
+    (REPORTED, REPORTED.model_copy(update={"cause": "it is through"})),
     (CANCEL, CANCEL.model_copy(update={"request_id": "r2"})),
     (Continue(run_id="run", cause="c"), Continue(run_id="run", cause="c2")),
     (Wake(run_id="run", cause="c"), Wake(run_id="run", cause="c2")),

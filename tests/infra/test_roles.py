@@ -64,7 +64,7 @@ NEEDS = {
     },
     "Step": {
         "Table.Arn": _READ_AND_WRITE | _QUERY,
-        "StepQueue.Arn": _RECEIVE,
+        "StepQueue.Arn": _RECEIVE | _SEND,
         "RunQueue.Arn": _SEND,
         **_VALUES,
         **_TOKENS,

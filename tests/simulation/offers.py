@@ -147,6 +147,18 @@ def _mapped(told: Told) -> Iterable[Any]:
             yield [items, 1, [f"{side} {given}"], ticket]
 
 
+def _mapped_away(told: Told) -> Iterable[Any]:
+    whole = [told.receipt(f"sim.item_away*:1#{n}") for n in range(3)]
+    yield [whole, [told.receipt("sim.item_away*:2#0")], 1, "no such item"]
+
+
+def _map_asks_away(told: Told) -> Iterable[Any]:
+    drafts = [told.receipt(f"sim.asked_away*:1#{n}") for n in (0, 1)]
+    for left in told.answers("left:1"):
+        for right in told.answers("right:1"):
+            yield [f"{drafts[0]} {left}", f"{drafts[1]} {right}"]
+
+
 def _pairs(*each: Iterable[Any]) -> list[list[Any]]:
     return [list(pair) for pair in itertools.product(*each)]
 
@@ -211,6 +223,8 @@ OFFERS: dict[str, Offer] = {
     ),
     "left": Offer(workflow=s.left, results=lambda told: ["not left"]),
     "map": Offer(workflow=s.mapped, results=_mapped),
+    "map elsewhere": Offer(workflow=s.mapped_away, results=_mapped_away),
+    "map asks elsewhere": Offer(workflow=s.map_asks_away, results=_map_asks_away, fails=_LATE),
     "dispatched": Offer(workflow=s.dispatched, results=_dispatched),
 }
 BY_WORKFLOW = {offer.workflow.definition.name: offer for offer in OFFERS.values()}

@@ -369,6 +369,29 @@ async def mapped() -> list[Any]:
     return [found.results, len(found.errors), first.results, await ticket]
 
 
+@step(name="sim.item_away", dispatch="worker", retry=_TRIES)
+async def item_away(what: str) -> str:
+    if what == "none":
+        raise FatalError("no such item")
+    return outside().request("note", current.idempotency_key, what)
+
+
+@workflow(name="sim.mapped_away")
+async def mapped_away() -> list[Any]:
+    whole = await item_away.map(["a", "b", "c"], max_concurrency=1)
+    found = await item_away.map(["d", "none"], on_error="collect", max_concurrency=32)
+    try:
+        await item_away.map(["none", "none"], max_concurrency=32)
+    except StepFailed as error:
+        return [whole, found.results, len(found.errors), error.message]
+    return []
+
+
+@workflow(name="sim.map_asks_away")
+async def map_asks_away() -> list[str]:
+    return await asked_away.map(["left", "right"])
+
+
 def _approve(env: Environment, run: RunHandle[Any]) -> None:
     env.advance("1h")
     answer(env, run, "approval", {"approved": True, "reviewer": "Grace"})
@@ -485,6 +508,8 @@ SCENARIOS = (
         workflow=options.undone_by_cancel,
         script=lambda env, run: env.cancel(run, "not wanted"),
     ),
+    Scenario(name="map elsewhere", workflow=mapped_away),
+    Scenario(name="map asks elsewhere", workflow=map_asks_away, script=_both),
     Scenario(name="def workflow", workflow=blocking, script=_blocking),
     *FAMILIES,
 )

@@ -40,7 +40,17 @@ def over(*scenarios: Scenario) -> pytest.MarkDecorator:
 
 
 every = over(*SCENARIOS)
-_LARGE = ("map", "approval", "approval unanswered", "agent", "checkpoints", "beside", "streamed")
+_LARGE = (
+    "map",
+    "map elsewhere",
+    "map asks elsewhere",
+    "approval",
+    "approval unanswered",
+    "agent",
+    "checkpoints",
+    "beside",
+    "streamed",
+)
 _FAMILIES = ("parent", "left children", "rounds", "def parent")
 small = over(*(s for s in SCENARIOS if s.name not in (*_LARGE, *_FAMILIES)))
 # What freezes loses minutes, and what happens in them cannot be compared where time decides.
@@ -102,6 +112,8 @@ ENDS = {
     "checkpoints": '["DRAFT fine",["1st","2nd"]]',
     "beside": '"DRAFT fine","told"',
     "streamed": '["told",3]',
+    "map elsewhere": ',1,"no such item"]',
+    "map asks elsewhere": ' 2"]',
     "map": ',1,["right yes"],"',
     "def workflow": ",42,",
     "keyed": ',"one",',

@@ -17,7 +17,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.guards import Chain, declared
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.events import Event, Recorded
+from stepwell.core.events import Event, MapEnded, Recorded
 from stepwell.core.ids import check_key, check_note, run_id_for
 from stepwell.core.messages import DeleteRun, StartRun, Wake
 from stepwell.core.payload import Codec, codec
@@ -320,12 +320,15 @@ class Client(InboxCalls, OperatingCalls):
         )
 
     async def progress(self, run_id: str) -> tuple[MapProgress, ...]:
-        """How far the maps of a run have come, as far as its log says. Raises `RunNotFound`."""
+        """How far the maps of a run have come. Raises `RunNotFound`."""
         rows = await self._ports.store.load(run_id)
         found_run(rows.header, run_id)
-        return progress_of(fold(event for commit in rows.commits for event in commit.events))
+        state = fold(event for commit in rows.commits for event in commit.events)
+        return await progress_of(self._ports.maps, run_id, state)
 
     async def _with_values(self, event: Event) -> Event:
+        if isinstance(event, MapEnded) and event.outcomes is not None:
+            return await self._values.whole(event)
         for name in ("input", "result", "payload"):
             value = getattr(event, name, None)
             if value is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import step, workflow
-from stepwell.adapters.aws.environment import StepEnvironment
+from stepwell.adapters.aws.environment import ClientEnvironment, StepEnvironment
 from stepwell.adapters.aws.handlers.step import HOLD, StepFunction
 from stepwell.adapters.aws.wiring import open_aws
 from stepwell.core.messages import StepAttempt
@@ -171,10 +171,14 @@ def test_a_message_whose_visibility_cannot_be_renewed_is_worked_all_the_same(
 
 
 def test_no_function_but_the_worker_dispatches_or_times(deployed: Deployed) -> None:
-    environment = StepEnvironment.model_validate(deployed.environment.model_dump())
-    with open_aws(environment, deployed.session) as aws:
+    client = ClientEnvironment.model_validate(deployed.environment.model_dump())
+    with open_aws(client, deployed.session) as aws:
         with pytest.raises(UsageError, match="only the worker dispatches"):
             run(aws.ports.steps.send(StepAttempt(run_id="r", step="s:1", name="s", order=2)))
+        with pytest.raises(UsageError, match="only the worker dispatches"):
+            run(aws.ports.steps.send_items([]))
+    environment = StepEnvironment.model_validate(deployed.environment.model_dump())
+    with open_aws(environment, deployed.session) as aws:
         with pytest.raises(UsageError, match="only the worker"):
             run(aws.ports.timers.start("r", "w", 1, 5))
         with pytest.raises(UsageError, match="only the worker"):

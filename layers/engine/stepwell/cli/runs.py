@@ -205,9 +205,13 @@ def _kin(header: RunHeader) -> dict[str, str]:
     return facts
 
 
+def _done(wait: Wait) -> str:
+    return "some" if wait.done is None else str(wait.done)
+
+
 def _wait(wait: Wait) -> str:
     until = "" if wait.until is None else f" until {shapes.iso(wait.until)}"
-    done = "" if wait.total is None else f", {wait.done or 0} of {wait.total} done"
+    done = "" if wait.total is None else f", {_done(wait)} of {wait.total} done"
     reason = "" if wait.reason is None else f": {wait.reason}"
     since = shapes.iso(wait.since)
     return one_line(f"{wait.kind} {wait.id} since {since}{until}{done}{reason}")

@@ -6,10 +6,11 @@ replay; it is new only if the log has no outcome for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stepwell.core.definitions import ChildDefinition, HookDefinition, StepDefinition
+from stepwell.core.fan_out import MapOptions
 from stepwell.core.payload import Codec
 from stepwell.core.records import Millis, OnParentClose, Payload
 
@@ -39,16 +40,28 @@ class RunStep(NamedTuple):
     map: str | None = None
 
 
+class DispatchedItems(NamedTuple):
+    """The items of a map that are made elsewhere. `names` are their indexes or keys."""
+
+    step: StepDefinition
+    items: Sequence[Any]
+    names: Sequence[str]
+    digest: str
+    options: MapOptions
+    context: Snapshot | None
+
+
 class StartMap(NamedTuple):
     """Run a step over `total` items, at most `max_concurrency` of them at a time.
 
-    The items follow as steps of their own.
+    The items follow as steps of their own, unless they are to be `dispatched`.
     """
 
     id: str
     name: str
     total: int
     max_concurrency: int | None
+    dispatched: DispatchedItems | None = None
 
 
 class OpenHook(NamedTuple):

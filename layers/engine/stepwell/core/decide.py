@@ -129,7 +129,7 @@ def decide(
     at = max(now, state.at, *passed)
     for row in rows:
         event = decided_event(state, row, at)
-        if event is not None:
+        if event is not None and not state.is_item_elsewhere(row.step):
             found.append((row.decided_at or 0, row.hook_id, event))
     for timer in state.timers.values():
         if timer.status == "started" and timer.due <= now:

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from stepwell.core.fan_out import OnError
 from stepwell.core.records import ChildEnding, Guards, Millis, OnParentClose, Payload
 from stepwell.errors import Failure
 
@@ -136,12 +137,25 @@ class StepCancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapStarted:
-    """A step goes over `total` items. Each of them is a step `<map>#<index or key>`."""
+    """A step goes over `total` items. Each of them is a step `<map>#<index or key>`.
+
+    With `inputs` it is dispatched: its items are in blocks, one for each shard, and made elsewhere;
+    the log knows of one only if it has been handed over, as one that waits is. `digest` is of all
+    their inputs, `options` what the call changed of the step's declaration.
+    """
 
     at: Millis
     map: str
     name: str
     total: int
+    digest: str | None = None
+    inputs: tuple[Payload, ...] | None = None
+    concurrency: int | None = None
+    on_error: OnError | None = None
+    min_successful: int | None = None
+    tolerated_failures: int | None = None
+    options: str | None = None
+    context: Payload | None = None
     type: Literal["MapStarted"] = "MapStarted"
 
 
@@ -149,12 +163,16 @@ class MapStarted:
 class MapEnded:
     """Nobody waits for the map any more: it has its outcomes, or is not needed.
 
-    Written when a turn ends after that; a map that ends in the run's last turn has none.
+    Written when a turn ends after that; a map that ends in the run's last turn has none. The end of
+    a dispatched map has `outcomes`, in blocks (`core.map_outcomes`), unless nobody waits for them;
+    `left` says that some of its items may still be made.
     """
 
     at: Millis
     map: str
     name: str
+    outcomes: tuple[Payload, ...] | None = None
+    left: bool | None = None
     type: Literal["MapEnded"] = "MapEnded"
 
 

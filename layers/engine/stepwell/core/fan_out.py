@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from stepwell.errors import MapFailed, UsageError
 
@@ -154,6 +154,17 @@ class Board(Generic[T]):
             self._failed += 1
             self._first = self._first or error
             self._put(ItemOutcome(index, "failed", None, error))
+
+    def put(self, index: int, status: ItemStatus, outcome: Any) -> None:
+        """Put a recorded outcome of a map that has ended: all of them count, in any order."""
+        if status == "completed":
+            self._completed += 1
+            self._outcomes[index] = ItemOutcome(index, "completed", outcome)
+        else:
+            self._failed += 1
+            self._first = self._first or outcome
+            self._outcomes[index] = ItemOutcome(index, "failed", None, outcome)
+        self.verdict = self._options.verdict(len(self._outcomes), self._completed, self._failed)
 
     def _put(self, outcome: ItemOutcome[T]) -> None:
         self._outcomes[outcome.index] = outcome

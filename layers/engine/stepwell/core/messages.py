@@ -98,6 +98,15 @@ class ChildReported(_Message):
     last_event: int
 
 
+class MapReported(_Message):
+    """The rows of a dispatched map say something that its run waits for: `cause` says what."""
+
+    type: Literal["map_reported"] = "map_reported"
+    map: str
+    order: int
+    cause: str
+
+
 class CancelRun(_Message):
     """Somebody wants the run cancelled; with `force`, without its code having a say."""
 
@@ -159,6 +168,7 @@ Message = (
     | HookDecided
     | TimerDue
     | StepReported
+    | MapReported
     | InboxPut
     | LookAgain
     | ChildReported
@@ -186,12 +196,49 @@ class StepAttempt(_Message):
     order: int
 
 
-def load_attempt(body: str | bytes) -> StepAttempt:
+class MapItem(_Message):
+    """An attempt of one item of a dispatched map, for the step queue. No message of a run.
+
+    Sufficient by itself: `order` is the number of the `MapStarted` that it is about, and what that
+    says is repeated here. `input` is the item's, and `item` its index or key; both are looked up in
+    the shard's row where a lane takes one item after the other. It is not to be made before `due`.
+    `fail_at` and `enough_at` are how many failures or results of the whole map its run waits for.
+    """
+
+    type: Literal["map_item"] = "map_item"
+    map: str
+    order: int
+    name: str
+    total: int
+    index: int
+    attempt: int = 1
+    concurrency: int | None = None
+    lane: int | None = None
+    item: str | None = None
+    input: Payload | None = None
+    due: Millis | None = None
+    fail_at: int | None = None
+    enough_at: int | None = None
+    options: str | None = None
+    context: Payload | None = None
+    workflow: str = ""
+    guards: Guards | None = None
+
+
+#: What the step queue holds.
+StepMessage = StepAttempt | MapItem
+
+_STEP_MESSAGE: TypeAdapter[StepMessage] = TypeAdapter(
+    Annotated[StepMessage, Field(discriminator="type")]
+)
+
+
+def load_attempt(body: str | bytes) -> StepMessage:
     """The attempt in a body of the step queue. Raises `pydantic.ValidationError`."""
-    return StepAttempt.model_validate_json(body)
+    return _STEP_MESSAGE.validate_json(body)
 
 
-def dump_message(message: Message | StepAttempt) -> str:
+def dump_message(message: Message | StepMessage) -> str:
     """A message as the body of a queue message."""
     return message.model_dump_json(exclude_none=True)
 

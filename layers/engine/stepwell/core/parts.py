@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stepwell.core.events import MapStarted
 from stepwell.core.records import ChildEnding, Millis, OnParentClose, Payload
 
 
@@ -88,13 +89,24 @@ class TimerState:
 
 @dataclass(slots=True)
 class MapState:
-    """One map of a step over items."""
+    """One map of a step over items. `order` is the number of the event that `started` it.
+
+    `left` is the number of the event that ended it while items of it could still be made, else 0.
+    """
 
     id: str
     name: str
     status: str
     since: Millis
     total: int
+    order: int
+    started: MapStarted
+    left: int = 0
+
+    @property
+    def dispatched(self) -> bool:
+        """Whether its items are made elsewhere, and are not in the log."""
+        return self.started.inputs is not None
 
 
 @dataclass(slots=True)

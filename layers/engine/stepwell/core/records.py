@@ -71,7 +71,8 @@ class Wait:
     `kind` is hook, timer, step (a dispatched one), map, child (an open one, also if the code does
     not ask for it now), input (what code raised `Suspend` for), or retry: of a step, or of telling
     the outside of a hook. Others will come: readers show one that they do not know as it is. Of a
-    map, `done` of `total` items have an outcome. `reason` is what an input is waited for, or what
+    map, `done` of `total` items have an outcome; how many is not known of one whose items are made
+    `away` from the run's turns. `reason` is what an input is waited for, or what
     a hook asks.
     """
 
@@ -82,6 +83,7 @@ class Wait:
     until: Millis | None = None
     done: int | None = None
     total: int | None = None
+    away: bool = False
     reason: str | None = None
 
     @property
@@ -94,7 +96,8 @@ class Wait:
         """
         if self.kind in ("hook", "input"):
             return None
-        return self.since + UNHEARD if self.kind == "step" else self.until
+        away = self.away or self.kind == "step"
+        return self.since + UNHEARD if away else self.until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

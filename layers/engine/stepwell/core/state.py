@@ -124,8 +124,9 @@ class RunState:
                 id=m.id,
                 name=m.name,
                 since=m.since,
-                done=sum(self.outcomes(m)),
+                done=None if m.dispatched else sum(self.outcomes(m)),
                 total=m.total,
+                away=m.dispatched,
             )
             for m in self.maps.values()
             if m.status == "started"
@@ -155,6 +156,13 @@ class RunState:
     def wants_input(self) -> bool:
         """Whether code waits that raised `Suspend`."""
         return self.suspended is not None or any(s.reason is not None for s in self.steps.values())
+
+    def is_item_elsewhere(self, step: str | None) -> bool:
+        """Whether a step is an item of a dispatched map that this run has not taken over so far."""
+        if step is None or step in self.steps:
+            return False
+        known = self.maps.get(step.partition("#")[0])
+        return known is not None and known.dispatched and known.status == "started"
 
     def alarms(self) -> Iterator[Alarm]:
         """Every time at which something that the run waits for comes due."""
@@ -399,8 +407,12 @@ def _map(state: RunState, event: e.MapStarted | e.MapEnded) -> None:
     status = follow(MAP, None if known is None else known.status, event.type, event.map)
     if known is not None:
         known.status = status
+        if isinstance(event, e.MapEnded) and event.left:
+            known.left = state.last + 1
     elif isinstance(event, e.MapStarted):
-        state.maps[event.map] = MapState(event.map, event.name, status, event.at, event.total)
+        state.maps[event.map] = MapState(
+            event.map, event.name, status, event.at, event.total, state.last + 1, event
+        )
 
 
 _HookEvent = (

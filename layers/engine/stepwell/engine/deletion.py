@@ -11,9 +11,12 @@ turns that come late find them and change nothing.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from stepwell.core.events import RunDeleted
+from stepwell.core.map_layout import Layout
+from stepwell.core.map_rows import TOP, ShardKey
 from stepwell.core.messages import DeleteRun
 from stepwell.core.records import REMEMBERED, RunHeader, tombstone
 from stepwell.core.state import RunState
@@ -52,10 +55,21 @@ async def delete(turn: TurnContext, message: object) -> None:
     left = replace(tombstone(turn.header, journal.now()), last_event=state.last)
     if not await turn.ports.store.bury(left):
         raise Fenced(f"run {turn.run_id!r} goes on while it is deleted")
-    await erase(turn.ports, left)
+    await erase(turn.ports, left, shards_of(turn.run_id, state))
 
 
-async def erase(ports: Ports, left: RunHeader) -> None:
+def shards_of(run_id: str, state: RunState) -> list[ShardKey]:
+    """The shards of all dispatched maps of a run, with the rows at their top."""
+    found: list[ShardKey] = []
+    for known in state.maps.values():
+        if known.dispatched:
+            layout = Layout(known.total, known.started.concurrency)
+            key = ShardKey(run_id, known.id, known.order, TOP)
+            found += [key, *(key._replace(shard=shard) for shard in range(layout.shards))]
+    return found
+
+
+async def erase(ports: Ports, left: RunHeader, shards: Sequence[ShardKey] = ()) -> None:
     """Delete whatever is there of a run but its tombstone."""
     await ports.blobs.delete_all(owner_of(left.run_id))
-    await ports.store.erase(left.run_id, left.kept_until or ports.clock.now() + REMEMBERED)
+    await ports.store.erase(left.run_id, left.kept_until or ports.clock.now() + REMEMBERED, shards)

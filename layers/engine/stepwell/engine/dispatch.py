@@ -68,7 +68,7 @@ async def send_all(turn: TurnContext, steps: Iterable[StepState]) -> None:
         async with gate:
             await turn.ports.steps.send(attempt)
 
-    await _all(send(step) for step in steps)
+    await all_of(send(step) for step in steps)
 
 
 def perhaps_lost(turn: TurnContext, step: StepState) -> bool:
@@ -99,12 +99,12 @@ async def call_off(turn: TurnContext, dropped: Collection[tuple[str, int]]) -> N
         async with gate:
             await _mark(turn, step, order)
 
-    await _all(mark(step, order) for step, order in dropped)
+    await all_of(mark(step, order) for step, order in dropped)
     rows = await turn.ports.store.load(turn.run_id)
     turn.rows.update({row.hook_id: row for row in rows.hooks})
 
 
-async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Make all calls; none goes on when this raises, as it would in the next turn of a process."""
     for ended in await asyncio.gather(*calls, return_exceptions=True):
         if ended is not None:

@@ -8,6 +8,7 @@ kept by whoever performs them.
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -15,18 +16,27 @@ from typing import Any, NoReturn
 
 from stepwell.authoring.context import SAGA, RunContext, Submitted
 from stepwell.core import events as e
-from stepwell.core.commands import Command, RunStep, StartMap
+from stepwell.core.commands import Command, DispatchedItems, RunStep, StartMap
 from stepwell.core.definitions import StepDefinition
-from stepwell.core.fan_out import Board, MapOptions
+from stepwell.core.fan_out import Board, ItemStatus, MapOptions
 from stepwell.core.ids import item_id, keyed_step
+from stepwell.core.map_outcomes import ItemEnded
 from stepwell.core.payload import digest
+from stepwell.core.records import Payload
 from stepwell.core.state import RunState
 from stepwell.engine.keyed import KeyedStep
 from stepwell.engine.loop import DeterministicLoop
 from stepwell.engine.pending import Pending
 from stepwell.engine.remarks import Remarks
-from stepwell.errors import Suspended
+from stepwell.errors import StepBlocked, StepFailed, StepInterrupted, StepTimeout, Suspended
 
+#: What a step's failure is, by what ended its last attempt.
+FAILED = {
+    "error": StepFailed,
+    "timeout": StepTimeout,
+    "interrupted": StepInterrupted,
+    "guard": StepBlocked,
+}
 #: The digest of a step that is known by its name alone.
 NO_INPUT = digest("")
 
@@ -93,6 +103,10 @@ class FanOut(RunContext):
         identity = self.loop.scope().identify(f"{definition.name}*")
         board: Board[Any] = Board(options, len(items))
         ids = [item_id(identity, each) for each in keys or map(str, range(len(items)))]
+        if definition.dispatch == "worker" and definition.colour != "stream":
+            return await self._dispatched_map(
+                definition, identity, items, ids, board=board, options=options
+            )
         if board.verdict is None:
             command = StartMap(identity, definition.name, len(items), options.max_concurrency)
             try:
@@ -105,8 +119,40 @@ class FanOut(RunContext):
                 self._drop(identity)
         return board.result(identity, definition.name)
 
-    def _begin_map(self, command: StartMap) -> None:
-        self._ask_for(command, self.loop.create_future())
+    async def _dispatched_map(
+        self,
+        definition: StepDefinition,
+        identity: str,
+        items: Sequence[Any],
+        ids: Sequence[str],
+        *,
+        board: Board[Any],
+        options: MapOptions,
+    ) -> Any:
+        if board.verdict is not None:
+            return board.result(identity, definition.name)
+        digests = [self._digest(definition, (item,), {}) for item in items]
+        names = [each.removeprefix(item_id(identity, "")) for each in ids]
+        found = digest(json.dumps([names, digests]))
+        snapshot = self.remarks.snapshot
+        dispatched = DispatchedItems(definition, items, names, found, options, snapshot)
+        most = options.max_concurrency
+        command = StartMap(identity, definition.name, len(items), most, dispatched)
+        try:
+            future = self._begin_map(command)
+            outcomes: Sequence[tuple[ItemStatus, Any]] = await future
+        finally:
+            for each in [each for each in self.pending if each.startswith(item_id(identity, ""))]:
+                self._drop(each)
+            self._drop(identity)
+        for index, (status, outcome) in enumerate(outcomes):
+            if status != "cancelled":
+                board.put(index, status, outcome)
+        return board.result(identity, definition.name)
+
+    def _begin_map(self, command: StartMap) -> asyncio.Future[Any]:
+        future = self.loop.create_future()
+        self._ask_for(command, future)
         known = self._state.maps.get(command.id)
         if known is not None and known.total != command.total:
             self._refuse(
@@ -114,6 +160,14 @@ class FanOut(RunContext):
                 command,
                 f"map {command.id!r} of {command.total} items",
             )
+        wanted = None if command.dispatched is None else command.dispatched.digest
+        if known is not None and known.started.digest != wanted:
+            self._refuse(
+                f"map {command.id!r} of items {known.started.digest}",
+                command,
+                f"map {command.id!r} of items {wanted} (they, or where they are made, have changed)",
+            )
+        return future
 
     def _begin_items(
         self,
@@ -217,9 +271,32 @@ class FanOut(RunContext):
         kwargs: Mapping[str, Any],
         map_id: str | None = None,
     ) -> RunStep:
-        by_name = definition.identity == "name"
-        found = NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
+        found = self._digest(definition, args, kwargs)
         return RunStep(identity, found, definition, args, kwargs, self.remarks.snapshot, map_id)
+
+    @staticmethod
+    def _digest(
+        definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> str:
+        by_name = definition.identity == "name"
+        return NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
+
+    def _adopt(self, event: e.StepStarted) -> None:
+        """An item of a dispatched map that the run has taken over is a step from here on."""
+        of = event.step.partition("#")[0]
+        pending = self.pending.get(of)
+        if (
+            pending is None
+            or event.step in self.pending
+            or not isinstance(pending.command, StartMap)
+        ):
+            return
+        items = pending.command.dispatched
+        if items is not None:
+            command = RunStep(event.step, event.digest, items.step, (), {}, items.context, of)
+            self._ask(command)
+            self.pending[event.step] = Pending(command)
+            self.fresh.append(command)
 
     def _check_input(self, command: RunStep) -> None:
         known = self._state.steps.get(command.id)
@@ -242,6 +319,20 @@ class FanOut(RunContext):
         pending = self.pending.get(identity)
         if pending is not None:
             self._withdraw(pending.command)
+
+
+def outcome_of(
+    command: StartMap, ended: ItemEnded, texts: Mapping[Payload, str]
+) -> tuple[ItemStatus, Any]:
+    """What an item came to: its value or its error. Raises `PayloadError`."""
+    assert command.dispatched is not None
+    step = command.dispatched.step
+    if ended.result is not None:
+        return "completed", step.result.decode(texts.get(ended.result, ended.result))
+    if ended.error is None:
+        return "cancelled", None
+    identity = item_id(command.id, ended.item)
+    return "failed", FAILED[ended.reason](identity, step.name, ended.attempt, ended.error)
 
 
 class SubmittedStep(Submitted):

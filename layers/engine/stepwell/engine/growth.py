@@ -69,6 +69,7 @@ class Growth:
             and each not in state.steps
             and each not in state.hooks
             and each not in state.timers
+            and each not in state.maps
             and each not in state.children
         }
         more = len(pending) + len(self._announced)

@@ -28,7 +28,7 @@ from stepwell.core.decide import unnotified
 from stepwell.core.failure import describe, redact
 from stepwell.core.parts import HookState, StepState
 from stepwell.core.records import HookRow, Millis
-from stepwell.engine import dispatch, hooks
+from stepwell.engine import dispatch, dispatched_maps, hooks
 from stepwell.engine.checkpoints import expire_checkpoint
 from stepwell.engine.children import Children
 from stepwell.engine.endings import Raised
@@ -64,6 +64,8 @@ class Performer:
         self._children = Children(turn, replay)
         self._ready: list[RunStep] = []
         self._lanes = Lanes()
+        #: Dispatched maps that begin, or whose messages may be lost.
+        self._maps: list[StartMap] = []
         #: Steps that would not end in the time that is left.
         self._held: list[RunStep] = []
         #: Dispatched attempts whose message has to be sent again.
@@ -119,8 +121,9 @@ class Performer:
             if self._children.ready:
                 await self._children.perform()
                 continue
-            if self._lost:
+            if self._lost or self._maps:
                 await self._send_again()
+                continue
             if not self._ready or (self._progress and not new_steps):
                 break
             await self._start()
@@ -175,11 +178,37 @@ class Performer:
 
     def _begin_map(self, command: StartMap) -> None:
         self._lanes.open(command)
-        if command.id not in self._turn.state.maps:
+        known = self._turn.state.maps.get(command.id)
+        if command.dispatched is not None:
+            if known is None:
+                self._growth.ask(command)
+            if known is None or known.status == "started":
+                self._maps.append(command)
+        elif known is None:
             now = self._turn.journal.now()
             self._turn.journal.record(
                 e.MapStarted(at=now, map=command.id, name=command.name, total=command.total)
             )
+
+    async def _send_maps(self) -> None:
+        """Begin dispatched maps, and send what may be lost of those that go on."""
+        commands, self._maps = self._maps, []
+        for command in commands:
+            known = self._turn.state.maps.get(command.id)
+            if known is None:
+                for event in await dispatched_maps.begin(self._turn, command):
+                    self._record(event)
+                known = self._turn.state.maps[command.id]
+                self._progress = True
+            elif not (
+                dispatched_maps.perhaps_lost(self._turn, known)
+                or await dispatched_maps.unheard(self._turn, known)
+            ):
+                continue
+            if known.status == "started" and command.id in self._replay.pending:
+                if self._turn.journal.needs_flush:
+                    await self._turn.journal.flush()
+                await dispatched_maps.send(self._turn, known)
 
     def _leave_lane(self, command: RunStep) -> None:
         self._ready += self._lanes.leave(command)
@@ -306,6 +335,8 @@ class Performer:
         if self._turn.journal.needs_flush:
             await self._turn.journal.flush()
         await dispatch.send_all(self._turn, lost)
+        if self._maps:
+            await self._send_maps()
 
     def _was_interrupted(self, command: RunStep) -> bool:
         """Whether its last attempt died and the policy, not this turn, says what comes next."""

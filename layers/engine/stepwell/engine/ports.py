@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from stepwell.core.events import Commit
 from stepwell.core.map_rows import ShardKey
-from stepwell.core.messages import Message, StepAttempt
+from stepwell.core.messages import MapItem, Message, StepMessage
 from stepwell.core.records import (
     AttentionKind,
     Checkpoint,
@@ -250,8 +250,14 @@ class Queue(Protocol):
 class StepQueue(Protocol):
     """The step queue: attempts of dispatched steps, in no order, now and then one of them twice."""
 
-    async def send(self, attempt: StepAttempt) -> None:
+    async def send(self, attempt: StepMessage) -> None:
         """Have an attempt made."""
+
+    async def send_items(self, items: Sequence[MapItem], *, delay: Millis = 0) -> None:
+        """Have attempts of items made, `delay` ms from now on, which is at most 15 minutes.
+
+        All were sent when it returns; some may have been when it raises.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,14 +24,15 @@ from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.authoring.suspension import Suspend
 from stepwell.core import events as e
 from stepwell.core.attributes import Scalar
-from stepwell.core.commands import Command, OpenHook, RunStep, StartTimer
+from stepwell.core.commands import Command, OpenHook, RunStep, StartMap, StartTimer
 from stepwell.core.definitions import HookDefinition, StepDefinition, WorkflowDefinition
 from stepwell.core.ids import is_keyed_step, keyed, keyed_step
+from stepwell.core.map_outcomes import load_outcomes
 from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
 from stepwell.engine.child_calls import ChildCall, ChildCalls
 from stepwell.engine.endings import Blocked, Cancelled, Outcome, Parked, Raised, Returned
-from stepwell.engine.fan_out import NO_INPUT, FanOut
+from stepwell.engine.fan_out import FAILED, NO_INPUT, FanOut, outcome_of
 from stepwell.engine.frames import warn_of_swallower
 from stepwell.engine.inbound import Inbound
 from stepwell.engine.keyed import KeyedStep
@@ -52,20 +53,10 @@ from stepwell.errors import (
     KeyConflict,
     NonDeterminismError,
     PayloadError,
-    StepBlocked,
-    StepFailed,
-    StepInterrupted,
-    StepTimeout,
     Suspended,
     UsageError,
 )
 
-_FAILED = {
-    "error": StepFailed,
-    "timeout": StepTimeout,
-    "interrupted": StepInterrupted,
-    "guard": StepBlocked,
-}
 #: How often code may ask for something after its pass is over before it is stopped for good.
 _LATE_LIMIT = 1_000
 _STEP_ENDS = (e.StepCompleted, e.StepFailed)
@@ -275,21 +266,43 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
                 text = self._texts.get(event.result, event.result)
                 value = pending.command.step.result.decode(text)
             except PayloadError as error:
-                self._block(
-                    NonDeterminismError(
-                        recorded=f"a result of step {event.step!r}",
-                        asked=f"a result that fits its type now: {error.reason}",
-                        where=f"workflow {self._workflow.name!r}",
-                    )
-                )
+                self._block_unfit(f"a result of step {event.step!r}", error)
                 return
         pending.future.set_result(value)
+
+    def _step_started(self, event: e.StepStarted, _: Any) -> None:
+        if event.input is not None:
+            self._adopt(event)
+
+    def _map_ended(self, event: e.MapEnded, _: Any) -> None:
+        pending = self.pending.get(event.map)
+        if pending is None or event.outcomes is None:
+            return  # of items that are steps of their own, or of nobody who waits
+        self.pending.pop(event.map)
+        assert pending.future is not None
+        assert isinstance(pending.command, StartMap)
+        blocks = [load_outcomes(self._texts.get(block, block)) for block in event.outcomes]
+        try:
+            found = [outcome_of(pending.command, each, self._texts) for b in blocks for each in b]
+        except PayloadError as error:
+            self._block_unfit(f"results of map {event.map!r}", error)
+        else:
+            pending.future.set_result(found)
+
+    def _block_unfit(self, what: str, error: PayloadError) -> None:
+        self._block(
+            NonDeterminismError(
+                recorded=what,
+                asked=f"a result that fits its type now: {error.reason}",
+                where=f"workflow {self._workflow.name!r}",
+            )
+        )
 
     def _step_failed(self, event: e.StepFailed, _: Any) -> None:
         pending = self._take(event.step, event)
         if pending is not None and pending.future is not None:
             self._trail.failed(event.step, pending.scope)
-            kind = _FAILED[event.reason]
+            kind = FAILED[event.reason]
             pending.future.set_exception(kind(event.step, event.name, event.attempt, event.error))
 
     def _hook_received(self, event: e.HookReceived, _: Any) -> None:
@@ -545,7 +558,9 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
 
 
 _DELIVERED: dict[str, Callable[[Replay, Any, Any], None]] = {
+    "StepStarted": Replay._step_started,
     "StepCompleted": Replay._step_completed,
+    "MapEnded": Replay._map_ended,
     "StepFailed": Replay._step_failed,
     "HookReceived": Replay._hook_received,
     "HookExpired": Replay._hook_expired,

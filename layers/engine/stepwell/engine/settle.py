@@ -7,6 +7,7 @@ events before timers, timers before the header, the header before the message is
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 from dataclasses import replace
 
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
@@ -20,7 +21,7 @@ from stepwell.core.messages import Continue
 from stepwell.core.parts import Alarm
 from stepwell.core.records import Attention, HookStatus, Millis, RunHeader, RunStatus, Wait
 from stepwell.core.state import fold
-from stepwell.engine import children, continuing, hooks
+from stepwell.engine import children, continuing, dispatched_maps, hooks
 from stepwell.engine.deletion import erase
 from stepwell.engine.dispatch import call_off
 from stepwell.engine.endings import Cancelled, Continues, Outcome, Raised, Returned
@@ -53,6 +54,10 @@ async def finish(
     await call_off(
         turn, [(step.id, step.order) for step in turn.state.steps.values() if step.order]
     )
+    open_maps = [
+        each for each in turn.state.maps.values() if each.dispatched and each.status == "started"
+    ]
+    await dispatched_maps.call_off(turn, [*open_maps, *dispatched_maps.called_off(turn)])
     await _close_rows(turn)
     turn.journal.record(await _last_event(turn, workflow, outcome))
     await turn.journal.flush()
@@ -157,7 +162,8 @@ async def note_waits(turn: TurnContext, replay: Replay) -> None:
             journal.record(e.TimerCancelled(at=journal.now(), timer=timer.id, name=timer.name))
     for each in state.maps.values():
         if each.status == "started" and each.id not in pending:
-            journal.record(e.MapEnded(at=journal.now(), map=each.id, name=each.name))
+            away = each.dispatched or None
+            journal.record(e.MapEnded(at=journal.now(), map=each.id, name=each.name, left=away))
     dropped = [(step.id, step.order) for step in state.steps.values() if step.order]
     dropped = [(step, order) for step, order in dropped if step not in pending]
     for step in list(state.steps.values()):
@@ -166,12 +172,18 @@ async def note_waits(turn: TurnContext, replay: Replay) -> None:
                 e.StepCancelled(at=journal.now(), step=step.id, name=step.name, digest=step.digest)
             )
     await call_off(turn, dropped)
+    await dispatched_maps.call_off(turn, dispatched_maps.called_off(turn))
     left = [
         row.hook_id
         for row in turn.rows.values()
-        if hooks.is_open(turn, row) and (row.step or row.hook_id) not in pending
+        if hooks.is_open(turn, row) and not _is_waited(row.step or row.hook_id, pending)
     ]
     await hooks.close_all(turn, left)
+
+
+def _is_waited(owner: str, pending: Container[str]) -> bool:
+    """Whether code waits for the owner of a hook, or for the map that it is an item of."""
+    return owner in pending or owner.partition("#")[0] in pending
 
 
 async def suspend(turn: TurnContext, before: Alarm | None, note: Attention | None = None) -> None:

@@ -25,7 +25,7 @@ from stepwell.core.messages import (
     Message,
     RetryRun,
     StartRun,
-    StepAttempt,
+    StepMessage,
     TimerDue,
     Wake,
 )
@@ -129,7 +129,7 @@ class Sweep:
         return deleted
 
     async def take_dead_letter(
-        self, run_id: str, message: Message | StepAttempt | None, *, reason: str, body: str
+        self, run_id: str, message: Message | StepMessage | None, *, reason: str, body: str
     ) -> bool:
         """Make true what a message promised and mark its run. Whether the run is marked.
 
@@ -150,7 +150,7 @@ class Sweep:
         await self._ports.queue.send(timer)
         return True
 
-    async def _make_true(self, message: Message | StepAttempt | None) -> None:
+    async def _make_true(self, message: Message | StepMessage | None) -> None:
         """Write the row that a message is sufficient for, where its sender may not have."""
         store = self._ports.store
         match message:
@@ -198,7 +198,7 @@ class Sweep:
             woken.add(run_id)
 
 
-def reason_of(message: Message | StepAttempt | None, queue: str) -> str:
+def reason_of(message: Message | StepMessage | None, queue: str) -> str:
     """Why a message that came to its end in a queue is a dead letter, for the mark on its run."""
     if message is None:
         return (

@@ -31,16 +31,25 @@ from stepwell.core.messages import (
     ChildReported,
     Continue,
     InboxPut,
+    MapItem,
     Message,
     StartRun,
-    StepAttempt,
+    StepMessage,
     Wake,
 )
 from stepwell.core.parts import Alarm
 from stepwell.core.records import Attention, HookRow, Millis, RunHeader
 from stepwell.core.reopening import wanted_retry
 from stepwell.core.state import RunState, fold
-from stepwell.engine import children, continuing, control, deletion, forking, settle
+from stepwell.engine import (
+    children,
+    continuing,
+    control,
+    deletion,
+    dispatched_maps,
+    forking,
+    settle,
+)
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised
@@ -48,6 +57,7 @@ from stepwell.engine.growth import Extent, warn
 from stepwell.engine.handing_on import forward_entry
 from stepwell.engine.headers import header_of
 from stepwell.engine.journal import Fenced, Journal
+from stepwell.engine.map_items import make_item
 from stepwell.engine.perform import FRESH, Performer
 from stepwell.engine.ports import Ports, RunRows, TransientError
 from stepwell.engine.puts import Puts
@@ -189,6 +199,7 @@ class Engine:
         await self._settle_decisions(turn, message)
         ended = await children.endings(turn, message)
         log = [*log, *self._record_decided(turn, message, ended)]
+        log += await dispatched_maps.take_in(turn, log)
         if control.is_forced(message):
             await settle.finish(turn, None, Cancelled(forced=True), before)
             return TurnEnd.ENDED
@@ -214,7 +225,7 @@ class Engine:
 
     async def run_attempt(
         self,
-        attempt: StepAttempt,
+        attempt: StepMessage,
         *,
         message_id: str,
         receive_count: int,
@@ -235,6 +246,15 @@ class Engine:
             workflow=self._registry.workflow,
             guard=self._registry.guard,
         )
+        if isinstance(attempt, MapItem):
+            return await make_item(
+                means,
+                self._registry.step,
+                attempt,
+                message_id=message_id,
+                receive_count=receive_count,
+                time_left=time_left,
+            )
         received = Received(
             attempt=attempt,
             message_id=message_id,
@@ -344,6 +364,7 @@ class Engine:
         before: Alarm | None,
     ) -> TurnEnd:
         texts = await turn.values.texts(payloads_of(turn.header, history, turn.rows.values()))
+        texts = {**texts, **await turn.values.texts_of_maps(history, texts)}
         if turn.state.inbox:
             turn.texts.update(texts)
         try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from urllib.parse import quote
 
-from stepwell.core.events import Event
+from stepwell.core.events import Event, MapEnded
+from stepwell.core.map_outcomes import references_in, with_results
 from stepwell.core.payload import Sizes, blob_hash, check_size, pack, unpack
 from stepwell.core.records import (
     HookRow,
@@ -63,6 +65,15 @@ class Values:
         await self._blobs.put(key, pack(text))
         return blob_reference(key, size)
 
+    async def keep(self, text: str, limit: int) -> Payload:
+        """What to record for text of our own: inline up to a limit in bytes, else as a blob."""
+        size = len(text.encode())
+        if size <= limit:
+            return text
+        key = f"{self._prefix}{blob_hash(text)}"
+        await self._blobs.put(key, pack(text))
+        return blob_reference(key, size)
+
     async def get(self, payload: Payload) -> str:
         """The JSON of a recorded value. Raises `BlobMissing`."""
         if not is_reference(payload):
@@ -77,6 +88,26 @@ class Values:
         found = await asyncio.gather(*(self.get(reference) for reference in references))
         return dict(zip(references, found, strict=True))
 
+    async def whole(self, event: MapEnded) -> MapEnded:
+        """The end of a map with all values inline."""
+        blocks = [await self.get(block) for block in event.outcomes or ()]
+        texts = await self.texts_of_maps([replace(event, outcomes=tuple(blocks))], {})
+        outcomes = tuple(with_results(block, texts) for block in blocks)
+        return replace(event, outcomes=outcomes)
+
+    async def texts_of_maps(
+        self, events: Iterable[Event], texts: Mapping[Payload, str]
+    ) -> Mapping[Payload, str]:
+        """The JSON of results within the outcomes of maps, by reference; `texts` has the blocks."""
+        inside = [
+            reference
+            for event in events
+            if isinstance(event, MapEnded)
+            for block in event.outcomes or ()
+            for reference in references_in(texts.get(block, block))
+        ]
+        return await self.texts(inside)
+
 
 def payloads_of(
     header: RunHeader | None, events: Iterable[Event], rows: Iterable[HookRow]
@@ -87,5 +118,7 @@ def payloads_of(
         value = getattr(event, "result", None) or getattr(event, "payload", None)
         if value is not None:
             found.append(value)
+        elif isinstance(event, MapEnded) and event.outcomes is not None:
+            found += event.outcomes
     found += [row.payload for row in rows if row.payload is not None]
     return found

@@ -33,7 +33,7 @@ from stepwell.authoring.registry import Registry, registry
 from stepwell.client import OutputChunk, PendingHook, Recorded, Resumed, RunHandle
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.durations import to_millis
-from stepwell.core.messages import Message, StepAttempt, load_attempt, load_message
+from stepwell.core.messages import Message, StepMessage, load_attempt, load_message
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis, RunHeader
 from stepwell.core.tokens import Keyring
@@ -272,7 +272,7 @@ class Environment:
         else:
             await queue.delete(delivery)
 
-    async def _make(self, attempt: StepAttempt, delivery: Delivery) -> AttemptEnd:
+    async def _make(self, attempt: StepMessage, delivery: Delivery) -> AttemptEnd:
         with self._crasher.armed():
             return await self._engine.run_attempt(
                 attempt, message_id=delivery.message_id, receive_count=delivery.receive_count

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stepwell.core.events import Event
+from stepwell.core.events import Event, MapEnded
+from stepwell.core.map_outcomes import references_in, with_results
 from stepwell.core.payload import unpack
 from stepwell.core.records import (
     AttentionKind,
@@ -68,6 +69,10 @@ class RunFacts:
         return self.rows.header is not None and not self.in_queue and not self.attempts
 
     def _with_values(self, event: Event) -> Event:
+        if isinstance(event, MapEnded) and event.outcomes is not None:
+            blocks = [self.texts.get(block, block) for block in event.outcomes]
+            whole = tuple(with_results(block, self.texts) for block in blocks)
+            return replace(event, outcomes=whole)
         for name in VALUES:
             value = getattr(event, name, None)
             if value is not None and value in self.texts:
@@ -113,7 +118,24 @@ async def gather_run(
 
 
 async def _texts(blobs: Blobs, events: Iterable[Event]) -> Mapping[Payload, str]:
+    events = list(events)
     values = {getattr(event, name, None) for event in events for name in VALUES}
+    values |= {block for event in _ended_maps(events) for block in event.outcomes or ()}
+    texts = await _found(blobs, values)
+    inside = [
+        reference
+        for event in _ended_maps(events)
+        for block in event.outcomes or ()
+        for reference in references_in(texts.get(block, block))
+    ]
+    return {**texts, **await _found(blobs, inside)}
+
+
+def _ended_maps(events: Iterable[Event]) -> list[MapEnded]:
+    return [event for event in events if isinstance(event, MapEnded)]
+
+
+async def _found(blobs: Blobs, values: Iterable[Payload | None]) -> Mapping[Payload, str]:
     texts: dict[Payload, str] = {}
     for value in values:
         if value is not None and is_reference(value):

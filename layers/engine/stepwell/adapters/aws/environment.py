@@ -84,6 +84,7 @@ class ClientEnvironment(Environment):
 class StepEnvironment(ClientEnvironment):
     """What runs authors' code. `api_url` is for that code: hooks are answered at `/hooks/TOKEN`."""
 
+    step_queue_url: _Url
     api_url: _Url | None = None
     workflows: _Module = "workflows"
 
@@ -95,7 +96,6 @@ class WorkerEnvironment(StepEnvironment):
     """
 
     inbox_queue_url: _Url
-    step_queue_url: _Url
     run_queue_arn: _Arn
     schedule_group: _Text
     schedule_role_arn: _Arn

@@ -9,7 +9,7 @@ names the run, its type and a cause, and `cause_of` says for each type what that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, assert_never
 
@@ -24,21 +24,25 @@ from stepwell.core.messages import (
     HookDecided,
     InboxPut,
     LookAgain,
+    MapItem,
+    MapReported,
     Message,
     ResumeRun,
     RetryRun,
     StartRun,
-    StepAttempt,
+    StepMessage,
     StepReported,
     TimerDue,
     Wake,
     dump_message,
 )
 from stepwell.core.records import Millis
-from stepwell.engine.ports import ItemTooLarge
+from stepwell.engine.ports import ItemTooLarge, TransientError
 
 #: Bytes of a body, SQS's own limit.
 BODY_LIMIT = 1024 * 1024
+#: Messages of one batch.
+_BATCH = 10
 #: The longest that SQS keeps a message back after a send.
 LONGEST_DELAY_S = 900
 #: The longest that SQS keeps a received message from being received again, from the receive on.
@@ -75,6 +79,8 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
             return (message.hook_id, message.decision_id)
         case TimerDue():
             return (message.wait_id, message.arm, message.due)
+        case MapReported():
+            return (message.map, message.order, message.cause)
         case StepReported():
             return (message.step, message.order, message.claim)
         case InboxPut():
@@ -95,7 +101,7 @@ def body_of(message: Message) -> str:
     return _for_sqs(message, f"message to run {message.run_id!r}")
 
 
-def _for_sqs(message: Message | StepAttempt, what: str) -> str:
+def _for_sqs(message: Message | StepMessage, what: str) -> str:
     body = dump_message(message).translate(_REFUSED_BY_SQS)
     size = len(body.encode())
     if size > BODY_LIMIT:
@@ -132,14 +138,50 @@ class SqsStepQueue:
         self._clients = clients
         self._url = url
 
-    async def send(self, attempt: StepAttempt) -> None:
+    async def send(self, attempt: StepMessage) -> None:
         """Have an attempt made."""
         await self._clients.call(
             self._clients.sqs.send_message,
             QueueUrl=self._url,
-            MessageBody=_for_sqs(attempt, f"attempt of step {attempt.step!r}"),
+            MessageBody=_for_sqs(attempt, f"attempt of step {attempt.name!r}"),
         )
         self.sent += 1
+
+    async def send_items(self, items: Sequence[MapItem], *, delay: Millis = 0) -> None:
+        """Have attempts of items made, `delay` ms from now on, which is at most 15 minutes."""
+        seconds = seconds_up(delay)
+        if not 0 <= seconds <= LONGEST_DELAY_S:
+            raise ValueError(f"SQS delays by 0 to {LONGEST_DELAY_S} seconds, not {seconds}")
+        bodies = [_for_sqs(item, f"item {item.index} of map {item.map!r}") for item in items]
+        for batch in batches(bodies):
+            await self._send_batch(batch, seconds)
+
+    async def _send_batch(self, bodies: Sequence[str], seconds: int) -> None:
+        entries: list[Any] = [
+            {"Id": str(n), "MessageBody": body, **({"DelaySeconds": seconds} if seconds else {})}
+            for n, body in enumerate(bodies)
+        ]
+        reply = await self._clients.call(
+            self._clients.sqs.send_message_batch, QueueUrl=self._url, Entries=entries
+        )
+        self.sent += len(reply.get("Successful", ()))
+        if failed := reply.get("Failed"):
+            raise TransientError(f"{len(failed)} messages were not sent: {failed[0].get('Code')}")
+
+
+def batches(bodies: Iterable[str]) -> Iterator[list[str]]:
+    """Bodies in batches that SQS takes: ten, of at most one message's bytes together."""
+    batch: list[str] = []
+    size = 0
+    for body in bodies:
+        length = len(body.encode())
+        if batch and (len(batch) == _BATCH or size + length > BODY_LIMIT):
+            yield batch
+            batch, size = [], 0
+        batch.append(body)
+        size += length
+    if batch:
+        yield batch
 
 
 class InboxQueue:

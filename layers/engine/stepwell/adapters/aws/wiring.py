@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
@@ -11,6 +12,7 @@ from stepwell.adapters.aws.clock import SystemClock, SystemIds
 from stepwell.adapters.aws.environment import (
     ClientEnvironment,
     Environment,
+    StepEnvironment,
     WorkerEnvironment,
     variable_of,
 )
@@ -21,7 +23,7 @@ from stepwell.adapters.aws.session import open_session, region_of
 from stepwell.adapters.aws.store import DynamoStore
 from stepwell.adapters.aws.table import Table
 from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
-from stepwell.core.messages import StepAttempt
+from stepwell.core.messages import MapItem, StepMessage
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis
 from stepwell.core.retention import Retention
@@ -152,7 +154,7 @@ def _retention(environment: Environment) -> Retention:
 
 
 def _steps(environment: Environment, clients: Clients) -> SqsStepQueue | _NoSteps:
-    if not isinstance(environment, WorkerEnvironment):
+    if not isinstance(environment, StepEnvironment):
         return _NoSteps()
     return SqsStepQueue(clients, environment.step_queue_url)
 
@@ -177,11 +179,15 @@ def _timers(
 
 
 class _NoSteps:
-    """Stands for the step queue where only the worker may use it."""
+    """Stands for the step queue where no code of authors runs."""
 
-    async def send(self, attempt: StepAttempt) -> NoReturn:
+    async def send(self, attempt: StepMessage) -> NoReturn:
         """Refuse."""
-        raise UsageError(f"step {attempt.step!r}: only the worker dispatches steps")
+        raise UsageError(f"step {attempt.name!r}: only the worker dispatches steps")
+
+    async def send_items(self, items: Sequence[MapItem], *, delay: Millis = 0) -> NoReturn:
+        """Refuse."""
+        raise UsageError(f"{len(items)} items, in {delay} ms: only the worker dispatches steps")
 
 
 class _NoTimers:

@@ -257,7 +257,7 @@ class LocalEngine:
                 await queue.give_back(delivery, delay=min(max(wait, 0), LEASE))
             except Exception as error:
                 delay = _back_off(delivery)
-                _LOG.info("step %s: message given back for %d ms: %s", attempt.step, delay, error)
+                _LOG.info("step %s: message given back for %d ms: %s", attempt.name, delay, error)
                 await queue.give_back(delivery, delay=delay)
             else:
                 await queue.delete(delivery)

@@ -9,13 +9,16 @@ which it becomes visible again, as in the run queue.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stepwell.adapters.local.database import Database, SqlValue
 from stepwell.adapters.local.dead_letters import DeadLetter, note_taken, read_dead_letters
-from stepwell.core.messages import StepAttempt, dump_message, load_attempt
+from stepwell.core.messages import MapItem, StepMessage, dump_message, load_attempt
 from stepwell.core.records import Millis
 from stepwell.engine.ports import Clock, Delivery, Ids, ItemTooLarge
+
+#: The longest that SQS keeps a message back.
+LONGEST_DELAY: Millis = 900_000
 
 _PUT = """
 INSERT INTO step_messages (message_id, run_id, name, body, sent_at, visible_at)
@@ -78,14 +81,24 @@ class SqliteStepQueue:
         self._max_receive_count = max_receive_count
         self._body_limit = body_limit
 
-    async def send(self, attempt: StepAttempt) -> None:
+    async def send(self, attempt: StepMessage) -> None:
         """Have an attempt made. Sent twice, it comes twice."""
+        self._send(attempt, 0)
+
+    async def send_items(self, items: Sequence[MapItem], *, delay: Millis = 0) -> None:
+        """Have attempts of items made, `delay` ms from now on, which is at most 15 minutes."""
+        if not 0 <= delay <= LONGEST_DELAY:
+            raise ValueError(f"a queue delays by 0 to {LONGEST_DELAY} ms, not {delay}")
+        for item in items:
+            self._send(item, delay)
+
+    def _send(self, attempt: StepMessage, delay: Millis) -> None:
         body = dump_message(attempt)
         size = len(body.encode())
         if size > self._body_limit:
-            name = f"attempt of step {attempt.step!r} of run {attempt.run_id!r}"
+            name = f"attempt of step {attempt.name!r} of run {attempt.run_id!r}"
             raise ItemTooLarge(name, size, self._body_limit)
-        self._enter(attempt.run_id, attempt.name, body)
+        self._enter(attempt.run_id, attempt.name, body, delay)
 
     async def receive(
         self, *, steps: Iterable[str] | None = None, runs: Iterable[str] | None = None
@@ -155,7 +168,7 @@ class SqliteStepQueue:
                 self._enter(run_id, name, body)
         return bool(rows)
 
-    async def attempts_of(self, run_id: str) -> tuple[StepAttempt, ...]:
+    async def attempts_of(self, run_id: str) -> tuple[StepMessage, ...]:
         """All attempts of a run that have a message, received or not."""
         sql = "SELECT body FROM step_messages WHERE run_id = ? ORDER BY place"
         return tuple(load_attempt(body) for (body,) in self.database.query(sql, run_id))
@@ -165,9 +178,9 @@ class SqliteStepQueue:
         time: Millis | None = self.database.query("SELECT min(visible_at) FROM step_messages")[0][0]
         return time
 
-    def _enter(self, run_id: str, name: str, body: str) -> None:
+    def _enter(self, run_id: str, name: str, body: str, delay: Millis = 0) -> None:
         now = self._clock.now()
-        self.database.change(_PUT, self._ids.new_id(), run_id, name, body, now, now)
+        self.database.change(_PUT, self._ids.new_id(), run_id, name, body, now, now + delay)
 
     def _take(self, place: int, now: Millis) -> Delivery:
         ((body, count, message_id),) = self.database.query(_TAKE, now + self._visibility, place)

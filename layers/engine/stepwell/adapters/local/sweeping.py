@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from stepwell.adapters.local.dead_letters import DeadLetter
 from stepwell.adapters.local.wiring import LocalPorts
-from stepwell.core.messages import Message, StepAttempt, load_attempt, load_message
+from stepwell.core.messages import Message, StepMessage, load_attempt, load_message
 from stepwell.core.records import Millis
 from stepwell.engine.ports import Ports, TransientError
 from stepwell.engine.sweep import Found, Sweep, reason_of
@@ -42,9 +42,9 @@ async def take_dead_letters(local: LocalPorts, ports: Ports | None = None) -> in
 
 
 async def _taken(
-    sweep: Sweep, letter: DeadLetter, queue: str, load: Callable[[str], Message | StepAttempt]
+    sweep: Sweep, letter: DeadLetter, queue: str, load: Callable[[str], Message | StepMessage]
 ) -> bool:
-    message: Message | StepAttempt | None = None
+    message: Message | StepMessage | None = None
     with suppress(ValidationError):  # its run is marked all the same: the group says whose it is
         message = load(letter.body)
     reason = reason_of(message, queue)

@@ -92,9 +92,17 @@ def check_timer(events: Sequence[e.Event], due: Millis | None) -> None:
 
 def check_attempts(events: Sequence[e.Event], under_way: Set[int]) -> None:
     """A run that waits for a dispatched step has a message for it, or somebody who works on it."""
-    for step in fold(events).steps.values():
+    state = fold(events)
+    for step in state.steps.values():
         waits = step.order and step.order not in under_way
         assert not waits, f"event {step.order}: nobody makes the attempt of {step.id!r}"
+    for each in state.maps.values():
+        waits = each.dispatched and each.status == "started" and each.order not in under_way
+        taken_over = any(
+            step.id.startswith(f"{each.id}#") and step.status not in ("completed", "failed")
+            for step in state.steps.values()
+        )
+        assert taken_over or not waits, f"event {each.order}: nobody makes items of {each.id!r}"
 
 
 def check_recorded(state: RunState, rows: Sequence[HookRow]) -> None:

@@ -8,11 +8,11 @@ receipt of the time before is worth nothing. What was received too often becomes
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from stepwell.core.messages import Message, StepAttempt, dump_message
+from stepwell.core.messages import MapItem, Message, StepMessage, dump_message
 from stepwell.core.records import Millis
 from stepwell.engine.ports import Delivery
 
@@ -117,12 +117,12 @@ class SimulatedQueue:
                 return letter if current and letter.visible_at > self.now() else None
         return None
 
-    def _enter(self, group: str, body: str) -> None:
+    def _enter(self, group: str, body: str, delay: Millis = 0) -> None:
         # Named after what it says, so that what leads to the same state is seen to do so.
         name = f"{json.loads(body)['type']}-{sha256(body.encode()).hexdigest()[:4]}"
         known = self._names[name] = self._names.get(name, 0) + 1
         message_id = name if known == 1 else f"{name}-{known}"
-        self.letters.append(Letter(message_id, group, body, visible_at=self.now()))
+        self.letters.append(Letter(message_id, group, body, visible_at=self.now() + delay))
 
 
 @dataclass(slots=True)
@@ -169,9 +169,14 @@ class FifoQueue(SimulatedQueue):
 class StandardQueue(SimulatedQueue):
     """Implements the `StepQueue` port. Any message may come next, also one that is worked on."""
 
-    async def send(self, attempt: StepAttempt) -> None:
+    async def send(self, attempt: StepMessage) -> None:
         """Have an attempt made."""
         self._enter(attempt.run_id, dump_message(attempt))
+
+    async def send_items(self, items: Sequence[MapItem], *, delay: Millis = 0) -> None:
+        """Have attempts of items made, some time from now on."""
+        for item in items:
+            self._enter(item.run_id, dump_message(item), delay)
 
     def duplicate(self, letter: Letter) -> Delivery:
         """Deliver it once more, though it was delivered; SQS counts that as the same receive."""

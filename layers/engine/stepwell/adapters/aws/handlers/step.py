@@ -29,7 +29,7 @@ from stepwell.adapters.aws.handlers.process_engine import ProcessEngine
 from stepwell.adapters.aws.handlers.telemetry import count, logger, milliseconds
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.authoring.registry import Registry, registry
-from stepwell.core.messages import load_attempt
+from stepwell.core.messages import StepAttempt, StepMessage, load_attempt
 from stepwell.engine.attempt import StepBusy
 
 #: How long, in seconds, a message stays invisible after each sign of life, and how often one comes.
@@ -75,7 +75,7 @@ class StepFunction:
         except ValidationError as error:
             raise Unreadable(error) from None
         began = self._aws.ports.clock.now()
-        with logger.append_context_keys(run_id=attempt.run_id, step_id=attempt.step):
+        with logger.append_context_keys(run_id=attempt.run_id, step_id=_name_of(attempt)):
             engine = self._engine.get()
             try:
                 with Held(self._aws.clients, self._source.url(record), record.receipt, self._beat):
@@ -90,6 +90,11 @@ class StepFunction:
             logger.info("attempt of step %s: %s", attempt.name, end.value)
             count("Attempts" + end.value.title().replace(" ", ""))
             milliseconds("AttemptTime", max(self._aws.ports.clock.now() - began, 0))
+
+
+def _name_of(attempt: StepMessage) -> str:
+    """What to call an attempt in the log: its step, or its place in a map."""
+    return attempt.step if isinstance(attempt, StepAttempt) else f"{attempt.map}#{attempt.index}"
 
 
 class Held:

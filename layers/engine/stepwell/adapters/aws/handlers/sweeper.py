@@ -23,7 +23,7 @@ from stepwell.adapters.aws.queue import group_of
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.core.messages import (
     Message,
-    StepAttempt,
+    StepMessage,
     TimerDue,
     load_attempt,
     load_message,
@@ -84,7 +84,7 @@ def _of_run_queue(record: Record) -> bool:
     return record.source.endswith(".fifo")
 
 
-def _read(record: Record) -> Message | StepAttempt | None:
+def _read(record: Record) -> Message | StepMessage | None:
     """The message, if it is one that this queue may hold."""
     try:
         if _of_run_queue(record):
@@ -94,14 +94,14 @@ def _read(record: Record) -> Message | StepAttempt | None:
         return None
 
 
-def _timer_or_attempt(body: str) -> TimerDue | StepAttempt:
+def _timer_or_attempt(body: str) -> TimerDue | StepMessage:
     try:
         return load_attempt(body)
     except ValidationError:
         return TimerDue.model_validate_json(body)
 
 
-def _run_of(record: Record, message: Message | StepAttempt | None) -> str | None:
+def _run_of(record: Record, message: Message | StepMessage | None) -> str | None:
     if message is not None:
         return message.run_id
     # Nobody can read it, but its group is its run's id, unless that is no fit name for a group.
@@ -109,14 +109,14 @@ def _run_of(record: Record, message: Message | StepAttempt | None) -> str | None
     return group if group is not None and group_of(group) == group else None
 
 
-def _reason(record: Record, message: Message | StepAttempt | None) -> str:
+def _reason(record: Record, message: Message | StepMessage | None) -> str:
     told = record.message_attributes.get("reason")
     if told is not None and told.text:
         return told.text[:LONGEST_REASON]
     return reason_of(message, record.queue)
 
 
-def _told(record: Record, message: Message | StepAttempt | None) -> str:
+def _told(record: Record, message: Message | StepMessage | None) -> str:
     """The reason as it may be logged: what the inbox gives may quote the message."""
     code = record.message_attributes.get("code")
     if code is not None or "reason" in record.message_attributes:
