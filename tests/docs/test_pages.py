@@ -71,3 +71,21 @@ def test_logging(caplog: pytest.LogCaptureFixture) -> None:
         assert env.result(run) == 1
     lines = [each.message for each in caplog.records if each.name == "stepwell.author"]
     assert lines == ["begins", "goes on", "looks, for the 1. time"]
+
+
+def test_versions() -> None:
+    with registry.isolated(), Environment() as env:
+        checkout = examples("versions.md")["checkout"]
+        assert env.run(checkout, "a") == "checked and paid a"
+
+
+def test_context() -> None:
+    with registry.isolated(), Environment() as env:
+        names = examples("context.md")
+        assert env.run(names["parcel"], "a") == "packed a"
+        [page] = env.wait_for(env.client.list_runs(attributes={"stage": "packed"})).items
+        assert page.attributes == '{"order":"a","stage":"packed"}'
+        starter = env.client.with_options(context=names["Caller"](tenant="acme"))
+        run = env.wait_for(starter.start(names["spending"]))
+        env.run_until_idle()
+        assert env.result(run) == "acme has 9"

@@ -161,3 +161,64 @@ def test_outside_a_run_it_only_checks() -> None:
     set_attributes({"a": 1})
     with pytest.raises(UsageError):
         set_attributes({"a": object()})  # type: ignore[dict-item]
+
+
+# Picking runs by them
+
+
+@workflow(name="attributes.labelled")
+async def labelled(zone: str, amount: int) -> None:
+    set_attributes({"zone": zone, "amount": amount, "vip": amount > 2})
+
+
+def labels(env: Environment) -> list[str]:
+    """Six runs, oldest first."""
+    found = []
+    for n in range(6):
+        client = env.client.with_options(tags=("even",) if n % 2 == 0 else ("odd", "new"))
+        run = env.wait_for(client.start(labelled, "eu" if n < 3 else "us", n))
+        env.advance("1m")
+        found.append(run.id)
+    return found
+
+
+def picked(env: Environment, ids: list[str], **wanted: Any) -> list[int]:
+    """Which of them a list gives, page after page."""
+    found: list[int] = []
+    cursor: str | None = None
+    while True:
+        page = env.wait_for(env.client.list_runs(cursor=cursor, **wanted))
+        assert len(page.items) <= wanted.get("limit", 50)
+        found += [ids.index(each.run_id) for each in page.items]
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 50])
+def test_runs_are_picked_by_tags_and_attributes(stepwell_env: Environment, limit: int) -> None:
+    ids = labels(stepwell_env)
+
+    def found(**wanted: Any) -> list[int]:
+        return picked(stepwell_env, ids, limit=limit, **wanted)
+
+    assert found() == [5, 4, 3, 2, 1, 0]
+    assert found(tags=["even"]) == [4, 2, 0]
+    assert found(tags=["odd", "new"]) == [5, 3, 1]
+    assert found(tags=["odd", "even"]) == []
+    assert found(attributes={"zone": "eu"}) == [2, 1, 0]
+    assert found(attributes={"zone": "us", "vip": True}) == [5, 4, 3]
+    assert found(attributes={"amount": 1}) == [1]
+    assert found(attributes={"amount": 1.0}) == []
+    assert found(attributes={"vip": 1}) == []
+    assert found(tags=["even"], attributes={"zone": "us"}, workflow="attributes.labelled") == [4]
+
+
+def test_a_list_of_few_among_many_ends_its_page_and_goes_on(stepwell_env: Environment) -> None:
+    ids = labels(stepwell_env)
+    for _ in range(30):
+        stepwell_env.start(labelled, "other", 1)
+    page = stepwell_env.wait_for(stepwell_env.client.list_runs(tags=["even"], limit=1))
+    assert page.items == ()
+    assert page.cursor is not None
+    assert picked(stepwell_env, ids, tags=["even"], limit=1) == [4, 2, 0]

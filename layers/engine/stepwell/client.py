@@ -10,12 +10,13 @@ from __future__ import annotations
 import copy
 import importlib
 import os
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.guards import Chain, declared
+from stepwell.core.attributes import Scalar
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event, MapEnded, Recorded
 from stepwell.core.ids import check_key, check_note, run_id_for
@@ -47,6 +48,7 @@ from stepwell.engine.operating import Operating, OperatingCalls
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
 from stepwell.engine.progress import MapProgress, progress_of
+from stepwell.engine.selection import Selection
 from stepwell.engine.settings import Settings
 from stepwell.engine.starting import named_with, started_with
 from stepwell.engine.values import Values
@@ -360,17 +362,26 @@ class Client(InboxCalls, OperatingCalls):
         workflow: str | None = None,
         status: RunStatus | None = None,
         attention: AttentionKind | None = None,
+        tags: Sequence[str] = (),
+        attributes: Mapping[str, Scalar] | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[RunHeader]:
         """Runs, newest first, a page at a time; large values stay references, `get` resolves them.
 
-        `attention` is the note that calls for somebody to look. A page may hold fewer than `limit`
-        runs, even none, while it has a cursor. Raises `ValueError` on a bad one.
+        `attention` is the note that calls for somebody to look. With `tags` or `attributes` only
+        runs that have all of them: these are picked from the others, for no index holds them, and a
+        page ends after so many were looked at. A page may hold fewer than `limit` runs, even none,
+        while it has a cursor. Raises `ValueError` on a bad one.
         """
-        return await self._ports.store.list_runs(
-            workflow=workflow, status=status, attention=attention, limit=limit, cursor=cursor
-        )
+
+        async def read(most: int, start: str | None) -> Page[RunHeader]:
+            return await self._ports.store.list_runs(
+                workflow=workflow, status=status, attention=attention, limit=most, cursor=start
+            )
+
+        selection = Selection(tags, attributes or {})
+        return await (read(limit, cursor) if selection.all else selection.page(read, limit, cursor))
 
     async def result(self, run_id: str, timeout: DurationLike | None = None) -> Any:
         """Wait for the end of a run and return its result as plain JSON; of its last link, if it

@@ -75,7 +75,7 @@ def test_problems_are_the_same(api: Api, app: HttpResolverLocal) -> None:
         ("GET", "/v1/runs?limit=0", 422),
         ("GET", "/v1/runs?cursor=x", 400),
         ("GET", "/v1/runs/x", 404),
-        ("DELETE", "/v1/runs/x", 405),
+        ("PATCH", "/v1/runs/x", 405),
         ("GET", "/x", 404),
         ("POST", "/v1/workflows/x/runs", 404),
     ]

@@ -193,7 +193,7 @@ def test_names_that_nothing_can_have_are_not_found(api: Api) -> None:
     ("method", "path", "allowed"),
     [
         ("POST", "/v1/runs", "GET"),
-        ("PUT", "/v1/runs/x", "GET"),
+        ("PUT", "/v1/runs/x", "DELETE, GET"),
         ("GET", "/v1/runs/x/cancel", "POST"),
         ("GET", START, "POST"),
         ("DELETE", "/hooks/x", "GET, HEAD, POST"),

@@ -22,6 +22,7 @@ ROUTES = {
     ("post", "/v1/workflows/{workflow}/runs"),
     ("get", "/v1/runs"),
     ("get", "/v1/runs/{run_id}"),
+    ("delete", "/v1/runs/{run_id}"),
     ("get", "/v1/runs/{run_id}/events"),
     ("post", "/v1/runs/{run_id}/cancel"),
     ("get", "/v1/runs/{run_id}/inbox"),

@@ -295,3 +295,30 @@ def test_a_response_that_does_not_fit_its_model_is_an_error_of_ours(api: Api) ->
     api.client = Odd()
     answer = api.get(f"/v1/runs/{run}")
     assert (answer.status, answer.code) == (500, "internal_error")
+
+
+# Deleting, and picking
+
+
+def test_an_ended_run_is_deleted(api: Api) -> None:
+    run_id, token = api.waiting()
+    going = api.send(event("DELETE", f"/v1/runs/{run_id}"))
+    assert (going.status, going.code) == (409, "run_not_ended")
+    api.env.resume_hook(token, {"approved": True})
+    answer = api.send(event("DELETE", f"/v1/runs/{run_id}"))
+    assert (answer.status, answer.json) == (202, {"run_id": run_id, "requested": True})
+    api.env.run_until_idle()
+    assert api.get(f"/v1/runs/{run_id}").code == "run_not_found"
+    assert api.send(event("DELETE", f"/v1/runs/{run_id}")).status == 202
+    assert api.send(event("DELETE", "/v1/runs/nobody")).code == "run_not_found"
+
+
+def test_runs_are_picked_by_tags_and_attributes(api: Api) -> None:
+    api.publish()
+    body = {"input": {"hours": 1}, "tags": ["eu", "new"]}
+    wanted = api.post("/v1/workflows/slow/runs", body).json["run_id"]
+    api.post("/v1/workflows/slow/runs", {"input": {"hours": 1}, "tags": ["eu"]})
+    found = api.get("/v1/runs", query="tag=eu&tag=new").json["runs"]
+    assert [each["run_id"] for each in found] == [wanted]
+    assert api.get("/v1/runs", query="attribute=zone%3Deu").json["runs"] == []
+    assert api.get("/v1/runs", query="attribute=zone").code == "invalid_parameter"

@@ -14,6 +14,7 @@ from stepwell.core.attributes import (
     attribute_texts,
     check_extent,
     read_attributes,
+    read_wanted,
     write_attributes,
 )
 from stepwell.errors import UsageError
@@ -78,3 +79,27 @@ def test_too_large_ones_are_refused() -> None:
     check_extent(texts)
     with pytest.raises(UsageError, match=f"{LARGEST:,}"):
         check_extent({**texts, **attribute_texts({"last": "x" * 300})})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("zone=eu", ("zone", "eu")),
+        ("zone=", ("zone", "")),
+        ("a=b=c", ("a", "b=c")),
+        ("n=1", ("n", 1)),
+        ("n=1.5", ("n", 1.5)),
+        ("n=true", ("n", True)),
+        ('n="1"', ("n", "1")),
+        ("n=null", ("n", "null")),
+        ("n=[1]", ("n", "[1]")),
+    ],
+)
+def test_what_is_wanted_is_read_as_a_value_or_as_text(text: str, expected: Any) -> None:
+    assert read_wanted(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "zone", "=1"])
+def test_what_is_no_name_and_value_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        read_wanted(text)

@@ -188,6 +188,13 @@ class CancelAccepted(_Model):
     status: RunStatus
 
 
+class DeleteAccepted(_Model):
+    """A deletion that will be carried out."""
+
+    run_id: str
+    requested: Literal[True]
+
+
 class InboxEntry(_Model):
     """An entry of a run's inbox. `event` is the number of the event that recorded it."""
 

@@ -26,6 +26,7 @@ from stepwell.errors import (
     PayloadRejected,
     PayloadTooLarge,
     RunEnded,
+    RunNotEnded,
     RunNotFound,
     WorkflowNotFound,
 )
@@ -59,6 +60,7 @@ KINDS: Mapping[str, Kind] = {
     "hook_already_decided": Kind(409, "The hook was answered otherwise before"),
     "run_ended": Kind(409, "The run has already ended"),
     "entry_conflict": Kind(409, "The inbox has another entry under this id"),
+    "run_not_ended": Kind(409, "The run has not ended yet"),
     "hook_expired": Kind(410, "The answer came too late"),
     "body_too_large": Kind(413, "The body is too large"),
     "value_too_large": Kind(413, "A value is too large to be kept"),
@@ -174,6 +176,12 @@ _REFUSALS: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (
         WorkflowNotFound,
         lambda e: Refusal("workflow_not_found", f"No workflow {e.workflow!r} is published."),
+    ),
+    (
+        RunNotEnded,
+        lambda e: Refusal(
+            "run_not_ended", "Cancel it first, and wait for its end.", run_id=e.run_id
+        ),
     ),
     (RunNotFound, lambda e: Refusal("run_not_found", f"There is no run {e.run_id!r}.")),
     (RunEnded, _ended),

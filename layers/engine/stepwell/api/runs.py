@@ -22,9 +22,18 @@ from stepwell.api.endpoints import (
     prefix,
     reply,
 )
-from stepwell.api.models import CancelAccepted, CancelRequest, EventPage, Run, RunPage, StartRequest
+from stepwell.api.models import (
+    CancelAccepted,
+    CancelRequest,
+    DeleteAccepted,
+    EventPage,
+    Run,
+    RunPage,
+    StartRequest,
+)
 from stepwell.api.problems import Refusal, flaw, pointer
 from stepwell.client import Client
+from stepwell.core.attributes import Scalar, read_wanted
 from stepwell.core.records import AttentionKind, RunStatus
 from stepwell.errors import DefinitionError, UsageError
 from stepwell.shapes import event_shape, run_shape, run_summary
@@ -110,6 +119,17 @@ class Runs:
                 body=json_body(CancelRequest, required=False),
                 problems=("run_not_found", "run_ended", *BODIES),
             ),
+            Endpoint(
+                method="DELETE",
+                rule="/v1/runs/<run_id>",
+                handle=self.delete,
+                name="deleteRun",
+                summary="Delete a run that has ended",
+                group="runs",
+                model=DeleteAccepted,
+                status=202,
+                problems=("run_not_found", "run_not_ended"),
+            ),
         )
 
     def _reading(self) -> tuple[Endpoint, ...]:
@@ -175,6 +195,7 @@ class Runs:
 
     async def listing(
         self,
+        *,
         workflow: Annotated[
             str | None, Query(max_length=128, description="Of this workflow only.")
         ] = None,
@@ -183,14 +204,29 @@ class Runs:
             AttentionKind | None,
             Query(description="Those only that an operator has to look at, for this reason."),
         ] = None,
+        tag: Annotated[list[str] | None, Query(description="With all of these tags only.")] = None,
+        attribute: Annotated[
+            list[str] | None,
+            Query(description="With all of these attributes only, each as `name=value`."),
+        ] = None,
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> Response[RunPage]:
-        """A run that was just started may not be in it yet. Values are not shown here."""
+        """A run that was just started may not be in it yet. Values are not shown here.
+
+        No index holds tags and attributes: a page may be short, or empty, while there is a cursor.
+        """
+        wanted = _attributes(attribute or [])
         client = self._client()
         body = await page_of(
             lambda most: client.list_runs(
-                workflow=workflow, status=status, attention=attention, limit=most, cursor=cursor
+                workflow=workflow,
+                status=status,
+                attention=attention,
+                tags=tag or (),
+                attributes=wanted,
+                limit=most,
+                cursor=cursor,
             ),
             run_summary,
             "runs",
@@ -247,6 +283,21 @@ class Runs:
         await _cancel(client, run_id, wanted.reason, actor(event))
         body = {"run_id": run_id, "requested": True, "status": header.status.value}
         return reply(body, status=202, headers={"Location": f"{prefix(event)}/v1/runs/{run_id}"})
+
+    async def delete(self, request: Request, run_id: RunId) -> Response[DeleteAccepted]:
+        """All that it holds goes; that there was such a run stays known for 30 days."""
+        await self._client().delete(run_id, actor=actor(request.resolved_event))
+        request.context["run_id"] = run_id
+        return reply({"run_id": run_id, "requested": True}, status=202)
+
+
+def _attributes(given: list[str]) -> dict[str, Scalar]:
+    try:
+        return dict(read_wanted(each) for each in given)
+    except UsageError as error:
+        errors = [{"message": str(error), "parameter": "attribute"}]
+        detail = "Correct the parameters and ask again."
+        raise Refusal("invalid_parameter", detail, errors=errors) from None
 
 
 async def _cancel(client: Client, run_id: str, reason: str | None, by: str | None) -> None:

@@ -18,6 +18,7 @@ from stepwell.cli.render import Output, compact, lines, one_line, plain, several
 from stepwell.cli.target import Target, on_target, suggest_worker
 from stepwell.cli.timeline import COLUMNS, timeline
 from stepwell.client import Client, OutputChunk
+from stepwell.core.attributes import read_wanted
 from stepwell.core.records import AttentionKind, RunHeader, RunStatus, Wait
 from stepwell.core.state import fold
 from stepwell.errors import Failure
@@ -78,6 +79,19 @@ def list_runs(
             show_default=False,
         ),
     ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="With this tag only. May be repeated.", show_default=False),
+    ] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attribute",
+            metavar="NAME=VALUE",
+            help="With this attribute only. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -89,6 +103,8 @@ def list_runs(
             workflow=workflow,
             status=None if status is None else status.status,
             attention=None if status is None else status.attention,
+            tags=tag or (),
+            attributes=dict(read_wanted(each) for each in attribute or ()),
             limit=limit,
             cursor=cursor,
         )

@@ -64,6 +64,23 @@ def _is_encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def read_wanted(text: str) -> tuple[str, Scalar]:
+    """A name and a value, from `name=value`. What is no JSON number, true or false, is text.
+
+    Text that looks like one of those is given in quotes: `zip="01234"`. Raises `UsageError`.
+    """
+    name, equals, given = text.partition("=")
+    if not equals:
+        raise UsageError(f"attribute {text!r}: write name=value")
+    try:
+        value = json.loads(given)
+    except ValueError:
+        value = given
+    if not isinstance(value, str | int | float | bool):
+        value = given
+    return _checked_name(name), value
+
+
 def check_extent(texts: Mapping[str, str]) -> None:
     """Raise `UsageError` if these are more attributes than a run may have."""
     kept = {name: text for name, text in texts.items() if text != NOTHING}
