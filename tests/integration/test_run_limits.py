@@ -46,6 +46,11 @@ async def away(number: int) -> int:
     return number
 
 
+@step(name="limits.once", at_most_once=True)
+async def once(number: int) -> int:
+    return number
+
+
 def deploy(env: Environment, limits: Limits) -> None:
     """The same code, with other limits."""
     env._engine.settings = replace(env._engine.settings, limits=limits)
@@ -160,6 +165,7 @@ def test_a_run_that_never_ends_of_itself_fails_at_a_limit(loop: Callable[..., An
     [
         lambda: (note(n) for n in range(100)),
         lambda: (away(n) for n in range(22)),
+        lambda: (once(n) for n in range(22)),
         lambda: (sleep("1h") for _ in range(22)),
         lambda: (hook("more") for _ in range(22)),
     ],
@@ -178,7 +184,7 @@ def test_nothing_begins_of_a_fan_out_that_has_no_room(many: Callable[[], Any]) -
         assert env.attempts(run) == frozenset()
 
 
-@pytest.mark.parametrize("kind", [note, away])
+@pytest.mark.parametrize("kind", [note, away, once])
 def test_a_fan_out_that_fits_completes(kind: Any) -> None:
     @workflow
     async def flow() -> int:

@@ -27,8 +27,8 @@ class Growth:
     """The room of one run during one turn. It changes with each wish.
 
     `state` and `pending`, the commands without an outcome by id, are looked at as they change. Each
-    command without an outcome will bring one event more, its outcome; a new hook, timer or
-    dispatched step, or a child, also brings one that it began.
+    command without an outcome will bring one event more, its outcome; a new hook, timer or child,
+    and a step that is dispatched or runs at most once, also brings one that it began.
     """
 
     def __init__(self, limits: Limits, state: RunState, pending: Mapping[str, object]) -> None:
@@ -50,7 +50,7 @@ class Growth:
             self._announced.add(command.id)
         elif command.id not in state.steps:
             self._steps += 1
-            if command.step.dispatch != "inline":
+            if command.step.dispatch != "inline" or command.step.at_most_once:
                 self._announced.add(command.id)
             if self._steps > limits.steps:
                 self._exceed("steps", limits.steps, self._steps)

@@ -149,7 +149,8 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
                 if self.outcome is not None:
                     break
                 left -= 1
-                self.replaying = left > 0
+                if not left:
+                    self.replaying = False
                 self.feed(event)
         self.replaying = False
         self._told_of_cancel()
