@@ -12,8 +12,9 @@ from tests.integration.cli.shell import Shell
 
 RUN_KEYS = {
     "run_id", "workflow", "version", "status", "created_at", "updated_at", "last_event", "waiting",
-    "attention", "cancel_requested", "idempotency_key", "tags", "error", "forked_from", "input", "result", "hooks",
-    "parent", "continued_from", "continued_to",
+    "attention", "cancel_requested", "idempotency_key", "tags", "attributes", "context", "error",
+    "forked_from", "parent", "continued_from", "continued_to", "kept_until", "input", "result",
+    "hooks",
 }  # fmt: skip
 
 

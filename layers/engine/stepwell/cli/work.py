@@ -23,13 +23,13 @@ from stepwell.cli.failing import BadInput, ExitCode
 from stepwell.cli.load import Call, call_of, load_for_worker, load_workflow, read_json
 from stepwell.cli.options import AsJson, duration
 from stepwell.cli.render import Output, count, one_line, several, short, talk
+from stepwell.cli.resting import Standing, Watcher
 from stepwell.cli.runs import show_facts
 from stepwell.cli.stopping import Stop, stopping
 from stepwell.cli.target import Db, File, Opened, Target, on_target
 from stepwell.client import PendingHook
 from stepwell.core.events import HookNotifyFailed
 from stepwell.core.records import Millis, RunHeader, RunStatus
-from stepwell.core.state import fold
 from stepwell.shapes import hook_shape, iso, run_shape
 
 #: How often `run` looks at its run, in seconds: at one in a file; and at one of a deployment, where
@@ -110,13 +110,11 @@ class _Work:
 
     def __init__(self, opened: Opened, target: Target, out: Output, module: str) -> None:
         self._client = opened.client
-        self._ports = opened.ports
         self._engine = opened.engine
+        self._watcher = Watcher(opened.client, opened.ports)
         self._target = target
         self._out = out
         self._module = module
-        self._looked_at = 0
-        self._failures: tuple[HookNotifyFailed, ...] = ()
 
     async def run(
         self, workflow: Workflow[Any, Any], call: Call, key: str | None, patience: Millis
@@ -128,10 +126,10 @@ class _Work:
             talk(f"run {handle.id} of workflow {workflow.definition.name}")
             serving = asyncio.create_task(self._serve(stop))
             try:
-                hooks, interrupted = await self._follow(handle.id, patience, stop, serving)
-                header = await handle.get()
-                unnotified = () if header.status.terminal else await self._unnotified(header)
-                seen = _Seen(header, hooks, unnotified, interrupted)
+                standing, interrupted = await self._follow(handle.id, patience, stop, serving)
+                last = handle.id if standing.header is None else standing.header.run_id
+                header = await self._client.get(last)
+                seen = _Seen(header, standing.hooks, standing.unnotified, interrupted)
                 self._show(seen)
             finally:
                 stop.event.set()
@@ -160,61 +158,17 @@ class _Work:
 
     async def _follow(
         self, run_id: str, patience: Millis, stop: Stop, serving: asyncio.Task[None]
-    ) -> tuple[tuple[PendingHook, ...], bool]:
-        """Wait until the run ends or rests. Its open hooks, and whether we were interrupted."""
+    ) -> tuple[Standing, bool]:
+        """Wait until the run ends or rests. How it stands, and whether we were interrupted."""
         pause, longest = (_LOOK, _LOOK) if self._engine else _LOOKS_FROM_AFAR
         while not serving.done() and not stop.event.is_set():
-            hooks = await self._open_hooks(run_id)
-            if await self._rests(run_id, hooks, patience):
-                return hooks, False
+            standing = await self._watcher.look(run_id, patience)
+            if standing.rests:
+                return standing, False
             await asyncio.wait({serving}, timeout=pause)
             pause = min(pause * 1.5, longest)
         await serving
-        return await self._open_hooks(run_id), True
-
-    async def _rests(self, run_id: str, hooks: tuple[PendingHook, ...], patience: Millis) -> bool:
-        """Whether the run ended, or does not go on by itself soon enough."""
-        header = await self._ports.store.get_header(run_id)
-        if header is None:
-            return False
-        if header.status.terminal or header.attention is not None:
-            return True
-        if not header.waiting or header.cancel_requested:
-            return False
-        expiries = {hook.hook_id: hook.expires_at for hook in hooks}
-        end = self._ports.clock.now() + patience
-        for wait in header.waiting:
-            if wait.kind == "step":
-                return False  # it is being worked on, as an inline one would be
-            if wait.kind == "hook" and wait.id not in expiries:
-                return False  # it is decided: the turn that takes the decision comes
-            due = expiries[wait.id] if wait.kind == "hook" else wait.until
-            if due is not None and due <= end:
-                return False
-        return all(failed.due > end for failed in await self._unnotified(header))
-
-    async def _unnotified(self, header: RunHeader) -> tuple[HookNotifyFailed, ...]:
-        """The last failure of each open hook that nobody could be told of so far."""
-        if self._looked_at != header.last_event:
-            rows = await self._ports.store.load(header.run_id)
-            events = [event for commit in rows.commits for event in commit.events]
-            hooks = fold(events).hooks
-            failures = {each.hook: each for each in events if isinstance(each, HookNotifyFailed)}
-            self._failures = tuple(
-                each for each in failures.values() if hooks[each.hook].status == "notifying"
-            )
-            self._looked_at = header.last_event
-        return self._failures
-
-    async def _open_hooks(self, run_id: str) -> tuple[PendingHook, ...]:
-        hooks: list[PendingHook] = []
-        cursor: str | None = None
-        while True:
-            page = await self._client.list_hooks(run_id=run_id, limit=200, cursor=cursor)
-            hooks += page.items
-            cursor = page.cursor
-            if cursor is None:
-                return tuple(hooks)
+        return await self._watcher.look(run_id, patience), True
 
     def _show(self, seen: _Seen) -> None:
         header, hooks = seen.header, seen.hooks

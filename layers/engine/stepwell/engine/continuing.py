@@ -62,7 +62,7 @@ async def start_next(turn: TurnContext) -> None:
         guards=turn.state.guards,
     )
     # First what it begins with: its first turn finds the entries.
-    await hand_on(turn.ports, turn.inbox.values(), turn.state, event.next)
+    await hand_on(turn.ports, turn.values, turn.inbox.values(), turn.state, event.next)
     await start_from_turn(turn.ports, message)
 
 

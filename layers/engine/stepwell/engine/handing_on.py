@@ -13,9 +13,12 @@ from stepwell.core.messages import InboxPut
 from stepwell.core.records import InboxRow
 from stepwell.core.state import RunState
 from stepwell.engine.ports import Ports
+from stepwell.engine.values import Values
 
 
-async def hand_on(ports: Ports, rows: Iterable[InboxRow], state: RunState, run_id: str) -> None:
+async def hand_on(
+    ports: Ports, values: Values, rows: Iterable[InboxRow], state: RunState, run_id: str
+) -> None:
     """Put the latest entry of each key that the run has seen, and all that it has not.
 
     Before the other run is started: its first turn finds the rows.
@@ -24,11 +27,13 @@ async def hand_on(ports: Ports, rows: Iterable[InboxRow], state: RunState, run_i
     latest = {row.key: row.entry_id for row in by_time if row.entry_id in state.entries}
     for row in by_time:
         if row.entry_id not in state.entries or latest[row.key] == row.entry_id:
-            await ports.store.put_inbox(replace(row, run_id=run_id))
+            payload = await values.of(run_id).own(row.payload)
+            await ports.store.put_inbox(replace(row, run_id=run_id, payload=payload))
 
 
-async def forward_entry(ports: Ports, message: InboxPut, run_id: str) -> None:
+async def forward_entry(ports: Ports, values: Values, message: InboxPut, run_id: str) -> None:
     """Pass on an entry that came for a run after it had gone on as another one."""
-    message = message.model_copy(update={"run_id": run_id})
+    payload = await values.of(run_id).own(message.payload)
+    message = message.model_copy(update={"run_id": run_id, "payload": payload})
     await ports.store.put_inbox(entry_of(message))
     await ports.queue.send(message)

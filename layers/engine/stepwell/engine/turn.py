@@ -192,7 +192,7 @@ class Engine:
         if turn.state.continued is not None and isinstance(message, CancelRun):
             await continuing.forward(turn, message)
         if turn.state.continued is not None and isinstance(message, InboxPut):
-            await forward_entry(self.ports, message, turn.state.continued.next)
+            await forward_entry(self.ports, turn.values, message, turn.state.continued.next)
 
     async def _go_on(self, turn: TurnContext, message: Message, log: list[e.Event]) -> TurnEnd:
         before = turn.state.next_alarm()
