@@ -11,6 +11,8 @@ from stepwell import (
     CompensationFailed,
     RetryPolicy,
     StepFailed,
+    Suspend,
+    continue_as_new,
     current,
     hook,
     saga,
@@ -599,3 +601,47 @@ def test_a_retry_leaves_what_was_undone_on_the_way_to_something_else(env: Enviro
     env.run_until_idle()
     assert env.result(run) == "paid"
     assert DONE == []
+
+
+def test_code_that_waits_for_input_undoes_nothing(env: Environment) -> None:
+    @workflow
+    async def flow() -> str:
+        async with saga():
+            await reserve("a")
+            if "go" not in current.run.inbox:
+                raise Suspend("go?")
+        return "done"
+
+    run = env.start(flow)
+    env.run_until_idle()
+    assert DONE == ["reserve a"]
+    env.wait_for(env.client.put_inbox(run.id, "go", True))
+    env.run_until_idle()
+    assert env.result(run) == "done"
+    assert DONE == ["reserve a"]
+
+
+def test_code_that_goes_on_as_a_new_run_undoes_nothing(env: Environment) -> None:
+    @workflow
+    async def flow(turn: int) -> str:
+        async with saga():
+            await reserve(f"{turn}")
+            if turn == 1:
+                continue_as_new(2)
+        return "done"
+
+    run = env.start(flow, 1)
+    env.run_until_idle()
+    assert env.result(run) == "done"
+    assert DONE == ["reserve 1", "reserve 2"]
+
+
+def test_outside_a_run_waiting_for_input_undoes_nothing() -> None:
+    async def flow() -> None:
+        async with saga():
+            await reserve("a")
+            raise Suspend("go?")
+
+    with pytest.raises(Suspend):
+        asyncio.run(flow())
+    assert DONE == ["reserve a"]
