@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import registry
-from stepwell.client import Client, Resumed, RunHandle
+from stepwell.client import Client, InboxEntry, Resumed, RunHandle
 from stepwell.core.ids import run_id_for
 from stepwell.core.messages import Message, StepAttempt
 from stepwell.core.payload import codec
@@ -136,6 +136,16 @@ class VanishingCallerEnvironment(Environment):
         resumed: Resumed = self._request(lambda: self._asking.resume_hook(token, payload))
         self.run_until_idle()
         return resumed
+
+    def put_inbox(
+        self, run: RunHandle[Any], key: str, value: Any = None, *, entry_id: str | None = None
+    ) -> InboxEntry:
+        """Send something to a run."""
+        entry: InboxEntry = self._request(
+            lambda: self._asking.put_inbox(run.id, key, value, entry_id=entry_id)
+        )
+        self.run_until_idle()
+        return entry
 
     def cancel(self, run: RunHandle[Any], reason: str | None = None) -> None:
         """Cancel a run."""

@@ -38,6 +38,7 @@ from stepwell.errors import HookFailed
 from stepwell.testing import Environment
 from tests.simulation import options
 from tests.simulation.families import FAMILIES
+from tests.simulation.inputs import INPUTS
 from tests.simulation.scenario import Scenario, answer
 
 
@@ -512,4 +513,5 @@ SCENARIOS = (
     Scenario(name="map asks elsewhere", workflow=map_asks_away, script=_both),
     Scenario(name="def workflow", workflow=blocking, script=_blocking),
     *FAMILIES,
+    *INPUTS,
 )

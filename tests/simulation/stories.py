@@ -17,6 +17,7 @@ from stepwell.authoring.decorators import Workflow
 from stepwell.client import Client
 from stepwell.testing.simulation import Simulation
 from tests.simulation import families as f
+from tests.simulation import inputs as i
 from tests.simulation import options
 from tests.simulation import scenarios as s
 
@@ -32,6 +33,8 @@ class Story:
     workflow: Workflow[..., Any]
     args: tuple[Any, ...] = ()
     answers: tuple[tuple[str, Any], ...] = ()
+    #: What is sent to the run's inbox, by key; an empty key is a request to look again.
+    sent: tuple[tuple[str, Any], ...] = ()
     cancelled: bool = False
     #: Whether a service that is down comes back at some moment.
     outage: bool = False
@@ -44,10 +47,22 @@ class Story:
             sim.ask(f"starts {n + 1}" if n else "starts", self._start)
         for n, (hook, payload) in enumerate(self.answers):
             sim.answer(hook, payload, name=f"answers {hook} ({n + 1})")
+        for n, (key, value) in enumerate(self.sent, 1):
+            self._send(sim, n, key, value)
         if self.cancelled:
             sim.cancel()
         if self.outage:
             sim.ask("mends", _mend)
+
+    @staticmethod
+    def _send(sim: Simulation, n: int, key: str, value: Any) -> None:
+        async def send(client: Client) -> Any:
+            run_id = sim.run_ids()[0]
+            if not key:
+                return await client.resume(run_id)
+            return await client.put_inbox(run_id, key, value, entry_id=f"{key}-{n}")
+
+        sim.ask(f"sends {key or 'nothing'} ({n})", send, when=lambda: bool(sim.run_ids()))
 
     async def _start(self, client: Client) -> Any:
         return await client.with_options(idempotency_key="one").start(self.workflow, *self.args)
@@ -113,6 +128,15 @@ STORIES = (
     _story("map elsewhere cancelled", s.mapped_away, cancelled=True),
     _story("map asks elsewhere", s.map_asks_away, answers=(("left", "yes"), ("right", "no"))),
     _story("def workflow", s.blocking, answers=(("question", 42),)),
+    _story("input", i.wanting, sent=(("go", 1), ("left", 1), ("right", 1), ("", None))),
+    _story("input, cancelled", i.wanting, sent=(("go", 1), ("right", 1)), cancelled=True),
+    _story(
+        "input of a def workflow",
+        i.wanting_in_thread,
+        answers=(("ask", "yes"),),
+        sent=(("go", 1), ("left", 1), ("go", 2)),
+        cancelled=True,
+    ),
     _story("parent", f.parent, starts=2),
     _story("side by side", f.side_by_side, cancelled=True),
     _story("left children", f.leaving, answers=(("waits", "kept"),)),

@@ -30,7 +30,7 @@ from stepwell.adapters.local.clock import SeededIds, SkippingClock
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import Registry, registry
-from stepwell.client import OutputChunk, PendingHook, Recorded, Resumed, RunHandle
+from stepwell.client import InboxEntry, OutputChunk, PendingHook, Recorded, Resumed, RunHandle
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.durations import to_millis
 from stepwell.core.messages import Message, StepMessage, load_attempt, load_message
@@ -188,6 +188,14 @@ class Environment:
         resumed = self.wait_for(self.client.resume_hook(token, payload, actor=actor))
         self.run_until_idle()
         return resumed
+
+    def put_inbox(
+        self, run: RunHandle[Any], key: str, value: Any = None, *, entry_id: str | None = None
+    ) -> InboxEntry:
+        """Send something to a run, then work until idle."""
+        entry = self.wait_for(self.client.put_inbox(run.id, key, value, entry_id=entry_id))
+        self.run_until_idle()
+        return entry
 
     def cancel(self, run: RunHandle[Any], reason: str | None = None) -> None:
         """Cancel a run, then work until idle."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.authoring.checkpoints import checkpoint_type
-from stepwell.client import Client, Resumed
+from stepwell.client import Client, InboxEntry, Resumed
 from stepwell.core import events as e
 from stepwell.core.answers import decision_id
 from stepwell.core.payload import codec
@@ -43,11 +43,12 @@ class Promises:
         self._answers: dict[str, list[_Answer]] = {}
         self._cancels: dict[str, int] = {}
         self._retries: list[tuple[str, int]] = []
+        self._entries: dict[str, set[str]] = {}
 
     @property
     def run_ids(self) -> frozenset[str]:
         """The runs that anything was said of."""
-        return frozenset({*self._starts, *self._answers, *self._cancels})
+        return frozenset({*self._starts, *self._answers, *self._cancels, *self._entries})
 
     def started(self, run_id: str, digest: str) -> None:
         """A start was accepted, of a new run or of one that was there; `digest` of its input."""
@@ -68,6 +69,10 @@ class Promises:
     def too_late(self, run_id: str, hook_id: str) -> None:
         """An answer was refused: the hook was closed or expired."""
         self._answer(run_id, _Answer(hook_id, "", 410))
+
+    def sent(self, run_id: str, entry_id: str) -> None:
+        """An entry of the inbox was accepted."""
+        self._entries.setdefault(run_id, set()).add(entry_id)
 
     def cancelled(self, run_id: str) -> None:
         """A cancel was accepted."""
@@ -92,6 +97,9 @@ class Promises:
             assert same == start.accepted, f"a start with input {start.digest}: told {start}"
         for answer in self._answers.get(run_id, ()):
             _check_answer(answer, facts)
+        for entry_id in self._entries.get(run_id, ()):
+            there = any(row.entry_id == entry_id for row in facts.rows.inbox)
+            assert there, f"entry {entry_id!r} of the inbox, told 202: it has no row"
         if run_id in self._cancels:
             _check_cancel(facts)
         for after in (after for retried, after in self._retries if retried == run_id):
@@ -207,6 +215,20 @@ class PromisingClient(Client):
         status = await super().cancel(run_id, reason, actor=actor, wait=wait, force=force)
         self._promises.cancelled(run_id)
         return status
+
+    async def put_inbox(
+        self,
+        run_id: str,
+        key: str,
+        value: Any = None,
+        *,
+        entry_id: str | None = None,
+        actor: str | None = None,
+    ) -> InboxEntry:
+        """As `Client.put_inbox`."""
+        entry = await super().put_inbox(run_id, key, value, entry_id=entry_id, actor=actor)
+        self._promises.sent(entry.run_id, entry.entry_id)
+        return entry
 
     async def begin_again(
         self, run_id: str, change: GuardChange | None, *, actor: str | None = None

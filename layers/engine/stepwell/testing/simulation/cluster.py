@@ -41,7 +41,17 @@ MARGIN: Millis = 30_000
 MAX_RECEIVE_COUNT = 10
 
 _KEYRING = Keyring({"k1": b"only for tests, not a secret" * 2})
-_TABLES = ("runs", "commits", "hooks", "steps", "checkpoints", "chunks", "map_shards", "map_items")
+_TABLES = (
+    "runs",
+    "commits",
+    "hooks",
+    "steps",
+    "inbox",
+    "checkpoints",
+    "chunks",
+    "map_shards",
+    "map_items",
+)
 
 
 @dataclass(slots=True, eq=False)

@@ -24,13 +24,13 @@ _OUTSIDE = frozenset({"store", "blobs", "queue", "steps", "maps", "timers"})
 _TOUCHES: dict[str, frozenset[str]] = {
     name: frozenset(touched.split())
     for name, touched in {
-        "store.load": "?header ?log ?hooks ?steps",
+        "store.load": "?header ?log ?hooks ?steps ?inbox",
         "store.get_header": "?header",
         "store.put_header": "header",
         "store.update_header": "header",
         "store.request_cancel": "header",
         "store.bury": "header",
-        "store.erase": "log hooks steps checkpoints chunks",
+        "store.erase": "log hooks steps inbox checkpoints chunks",
         "store.expired_runs": "?header",
         "store.append": "log",
         "store.get_hook": "?hooks",
@@ -39,6 +39,7 @@ _TOUCHES: dict[str, frozenset[str]] = {
         "store.list_hooks": "?hooks",
         "store.get_step": "?steps",
         "store.put_step": "steps",
+        "store.put_inbox": "inbox",
         "store.get_checkpoint": "?checkpoints",
         "store.put_checkpoint": "checkpoints",
         "store.expire_checkpoint": "checkpoints",
