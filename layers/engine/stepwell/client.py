@@ -18,7 +18,7 @@ from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.guards import Chain, declared
 from stepwell.core.attributes import Scalar
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.events import Event, MapEnded, Recorded
+from stepwell.core.events import Event, Recorded
 from stepwell.core.ids import check_key, check_note, run_id_for
 from stepwell.core.messages import DeleteRun, StartRun, Wake
 from stepwell.core.payload import Codec, codec
@@ -32,6 +32,7 @@ from stepwell.core.records import (
     RunStatus,
 )
 from stepwell.core.state import fold
+from stepwell.engine import map_values
 from stepwell.engine.answering import Answering, PendingHook, Resumed
 from stepwell.engine.archive import dump_archive, export_run, import_run, load_archive
 from stepwell.engine.catalogue import (
@@ -329,8 +330,7 @@ class Client(InboxCalls, OperatingCalls):
         return await progress_of(self._ports.maps, run_id, state)
 
     async def _with_values(self, event: Event) -> Event:
-        if isinstance(event, MapEnded) and event.outcomes is not None:
-            return await self._values.whole(event)
+        event = await map_values.whole(self._values, event)
         for name in ("input", "result", "payload"):
             value = getattr(event, name, None)
             if value is not None:

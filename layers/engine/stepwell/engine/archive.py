@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from stepwell.core.events import Commit, Event, dump_events, load_events
 from stepwell.core.records import Attention, HookRow, Payload, RunHeader, is_reference
 from stepwell.core.state import fold
+from stepwell.engine import map_values
 from stepwell.engine.headers import found_run
 from stepwell.engine.ports import Ports
 from stepwell.engine.values import Values
@@ -26,6 +27,8 @@ FORMAT = 2
 _VALUES = ("input", "result", "payload")
 #: Events of one commit, when a run is taken in.
 _COMMIT = 50
+#: Bytes of a block of a map that stay in its event.
+_BLOCK = 256
 _TURN = "imported"
 
 _HEADER: TypeAdapter[RunHeader] = TypeAdapter(RunHeader)
@@ -92,7 +95,9 @@ async def export_run(ports: Ports, values: Values, run_id: str) -> Archive:
     events = [event for commit in rows.commits for event in commit.events]
     return Archive(
         run_id=run_id,
-        events=tuple([await _with_values(values, event) for event in events]),
+        events=tuple(
+            [await map_values.whole(values, await _with_values(values, each)) for each in events]
+        ),
         header=await _with_values(values, header),
         hooks=tuple([await _with_values(values, hook) for hook in rows.hooks]),
     )
@@ -121,7 +126,10 @@ async def import_run(ports: Ports, values: Values, archive: Archive) -> None:
     standing = await ports.store.put_header(header)
     if standing != header:
         raise RunExists(archive.run_id)
-    events = [await _as_stored(own, event) for event in archive.events]
+    events = [
+        await map_values.stored(own, await _as_stored(own, event), _BLOCK)
+        for event in archive.events
+    ]
     for number, first in enumerate(range(0, len(events), _COMMIT), 1):
         part = tuple(events[first : first + _COMMIT])
         commit = Commit(first=first + 1, turn=_TURN, number=number, events=part)

@@ -118,7 +118,7 @@ async def _failed_at_once(
 
 def perhaps_lost(turn: TurnContext, known: MapState) -> bool:
     """Whether messages of a map may never have been sent: the turn that began it did not end."""
-    return not turn.settled and turn.header.last_event < known.order
+    return turn.header.last_event < known.order
 
 
 async def unheard(turn: TurnContext, known: MapState) -> bool:

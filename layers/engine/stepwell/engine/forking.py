@@ -13,6 +13,7 @@ from stepwell.core import events as e
 from stepwell.core.decide import first_event
 from stepwell.core.forking import copied, read_edits
 from stepwell.core.records import is_reference
+from stepwell.engine import map_values
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import ForkRefused
 
@@ -61,7 +62,10 @@ async def _own(turn: TurnContext, event: e.Event) -> e.Event:
         value = getattr(event, field.name)
         if field.name in _VALUES and isinstance(value, str) and is_reference(value):
             changes[field.name] = await turn.values.own(value)
-    return replace(event, **changes) if changes else event
+    event = replace(event, **changes) if changes else event
+    return await map_values.owned(turn.values, event, _BLOCK)
 
 
+#: Bytes of a block of a map that stay in its event.
+_BLOCK = 256
 _VALUES = frozenset({"input", "result", "payload", "context", "question"})

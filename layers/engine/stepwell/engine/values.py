@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from urllib.parse import quote
 
 from stepwell.core.events import Event, MapEnded
-from stepwell.core.map_outcomes import references_in, with_results
+from stepwell.core.map_outcomes import references_in
 from stepwell.core.payload import Sizes, blob_hash, check_size, pack, unpack
 from stepwell.core.records import (
     HookRow,
@@ -87,13 +86,6 @@ class Values:
             return {}
         found = await asyncio.gather(*(self.get(reference) for reference in references))
         return dict(zip(references, found, strict=True))
-
-    async def whole(self, event: MapEnded) -> MapEnded:
-        """The end of a map with all values inline."""
-        blocks = [await self.get(block) for block in event.outcomes or ()]
-        texts = await self.texts_of_maps([replace(event, outcomes=tuple(blocks))], {})
-        outcomes = tuple(with_results(block, texts) for block in blocks)
-        return replace(event, outcomes=outcomes)
 
     async def texts_of_maps(
         self, events: Iterable[Event], texts: Mapping[Payload, str]
