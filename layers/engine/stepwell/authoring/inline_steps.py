@@ -111,7 +111,7 @@ def _compiled(
 
 
 def _plainly(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    if asyncio.iscoroutinefunction(function) or not _in_async_code():
+    if inspect.iscoroutinefunction(function) or not _in_async_code():
         return function(*args, **kwargs)
     return _later(function, args, kwargs)
 
