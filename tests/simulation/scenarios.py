@@ -36,7 +36,7 @@ from stepwell import (
 from stepwell.client import RunHandle
 from stepwell.errors import HookFailed
 from stepwell.testing import Environment
-from tests.simulation import options
+from tests.simulation import options, remarks
 from tests.simulation.families import FAMILIES
 from tests.simulation.inputs import INPUTS
 from tests.simulation.scenario import Scenario, answer
@@ -448,6 +448,13 @@ def _outage(env: Environment, run: RunHandle[Any]) -> None:
 
 _ORDER = Order(number="A-1", customer="C-17", amount=Decimal("48.50"), complaint="broken")
 
+
+def _remarked(env: Environment, run: RunHandle[Any]) -> None:
+    env.advance("10m")
+    answer(env, run, "question", "yes")
+    env.advance("2h")
+
+
 SCENARIOS = (
     Scenario(name="approval", workflow=refund, args=(_ORDER,), script=_approve),
     Scenario(
@@ -503,6 +510,7 @@ SCENARIOS = (
         script=lambda env, run: answer(env, run, "question", "f"),
     ),
     Scenario(name="polled", workflow=options.polled, script=lambda env, run: env.advance("2h")),
+    Scenario(name="remarked", workflow=remarks.remarked, script=_remarked),
     Scenario(name="undone", workflow=options.undone),
     Scenario(
         name="undone by cancel",

@@ -18,7 +18,7 @@ from stepwell.client import Client
 from stepwell.testing.simulation import Simulation
 from tests.simulation import families as f
 from tests.simulation import inputs as i
-from tests.simulation import options
+from tests.simulation import options, remarks
 from tests.simulation import scenarios as s
 
 APPROVED = {"approved": True, "reviewer": "Grace"}
@@ -36,6 +36,8 @@ class Story:
     #: What is sent to the run's inbox, by key; an empty key is a request to look again.
     sent: tuple[tuple[str, Any], ...] = ()
     cancelled: bool = False
+    #: Whether somebody deletes the run when it has ended.
+    deleted: bool = False
     #: Whether a service that is down comes back at some moment.
     outage: bool = False
     #: How often it is started, with the same key, at the same time.
@@ -51,6 +53,8 @@ class Story:
             self._send(sim, n, key, value)
         if self.cancelled:
             sim.cancel()
+        if self.deleted:
+            sim.delete()
         if self.outage:
             sim.ask("mends", _mend)
 
@@ -121,6 +125,12 @@ STORIES = (
     _story("keyed", options.keyed, cancelled=True),
     _story("lazy", options.lazy, answers=(("question", "f"), ("question", "g"))),
     _story("polled", options.polled, cancelled=True),
+    _story(
+        "remarked", remarks.remarked, answers=(("question", 1), ("question", 2)), cancelled=True
+    ),
+    _story("deleted", s.asked, answers=(("question", 1), ("question", 2)), deleted=True, starts=2),
+    _story("deleted elsewhere", s.asked_elsewhere, answers=(("far", "yes"),), deleted=True),
+    _story("deleted and cancelled", s.timed_out, cancelled=True, deleted=True),
     _story("undone", options.undone, cancelled=True),
     _story("undone by cancel", options.undone_by_cancel, cancelled=True),
     _story("once", options.once, cancelled=True),

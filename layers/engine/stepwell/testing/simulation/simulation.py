@@ -132,6 +132,17 @@ class Simulation:
 
         return self.ask("cancels", cancel, when=when or (lambda: bool(self.run_ids())))
 
+    def delete(self) -> Request:
+        """Have somebody delete the first run, at any moment from its end on."""
+
+        async def delete(client: Client) -> Any:
+            return await client.delete(self.run_ids()[0])
+
+        def ended() -> bool:
+            return any(header.status.terminal for header in self.headers()[:1])
+
+        return self.ask("deletes", delete, when=ended)
+
     def run(self, choices: Choices | None = None) -> None:
         """Let things happen until nothing can happen any more by itself."""
         for _ in range(_MOST_ACTIONS):
