@@ -645,3 +645,26 @@ def test_outside_a_run_waiting_for_input_undoes_nothing() -> None:
     with pytest.raises(Suspend):
         asyncio.run(flow())
     assert DONE == ["reserve a"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_items_of_a_dispatched_map_are_undone(env: Environment, fails: bool) -> None:
+    @step(compensate=release, retry=ONCE, dispatch="worker")
+    async def order(what: str) -> str:
+        if fails and what == "c":
+            raise OSError("none left")
+        return what.upper()
+
+    @workflow
+    async def flow() -> None:
+        async with saga():
+            await order.map(["a", "b", "c"], max_concurrency=1)
+            raise ValueError("no")
+
+    run = env.start(flow)
+    env.run_until_idle()
+    env.advance("1h")
+    with pytest.raises(RunFailed, match="none left" if fails else "ValueError: no"):
+        env.result(run)
+    undone = ["release b (B)", "release a (A)"]
+    assert (undone if fails else ["release c (C)", *undone]) == DONE

@@ -55,6 +55,16 @@ class SagaContext(ABC):
         """A step that can be undone, by its id, was asked for in the block."""
 
     @abstractmethod
+    def begins_items(
+        self,
+        steps: Sequence[str],
+        definition: StepDefinition,
+        items: Sequence[Any],
+        outcomes: asyncio.Future[Sequence[tuple[str, Any]]],
+    ) -> None:
+        """A map whose items can be undone was asked for; each outcome is a status and a value."""
+
+    @abstractmethod
     def completed(
         self,
         step: str | None,

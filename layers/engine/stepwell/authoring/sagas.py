@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -94,8 +94,7 @@ class Saga(SagaContext):
         outcome: asyncio.Future[Any],
     ) -> None:
         """A step that can be undone was asked for in the block."""
-        owner = self._owner()
-        owner._busy += 1
+        self._owner()._busy += 1
         outcome.add_done_callback(partial(self._ended, step, definition, args, kwargs))
 
     def _ended(
@@ -108,6 +107,34 @@ class Saga(SagaContext):
     ) -> None:
         if not outcome.cancelled() and outcome.exception() is None:
             self.completed(step, definition, args, kwargs, outcome.result())
+        self._one_less()
+
+    def begins_items(
+        self,
+        steps: Sequence[str],
+        definition: StepDefinition,
+        items: Sequence[Any],
+        outcomes: asyncio.Future[Sequence[tuple[str, Any]]],
+    ) -> None:
+        """A map whose items can be undone was asked for."""
+        self._owner()._busy += 1
+        outcomes.add_done_callback(partial(self._items_ended, steps, definition, items))
+
+    def _items_ended(
+        self,
+        steps: Sequence[str],
+        definition: StepDefinition,
+        items: Sequence[Any],
+        outcomes: asyncio.Future[Sequence[tuple[str, Any]]],
+    ) -> None:
+        if not outcomes.cancelled() and outcomes.exception() is None:
+            ended = zip(steps, items, outcomes.result(), strict=True)
+            for step, item, (status, value) in ended:
+                if status == "completed":
+                    self.completed(step, definition, (item,), {}, value)
+        self._one_less()
+
+    def _one_less(self) -> None:
         owner = self._owner()
         owner._busy -= 1
         if not owner._busy and owner._idle is not None and not owner._idle.done():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from stepwell.authoring.context import SAGA, RunContext, Submitted
+from stepwell.authoring.context import SAGA, RunContext, SagaContext, Submitted
 from stepwell.core import events as e
 from stepwell.core.commands import Command, DispatchedItems, RunStep, StartMap
 from stepwell.core.definitions import StepDefinition
@@ -140,6 +140,9 @@ class FanOut(RunContext):
         command = StartMap(identity, definition.name, len(items), most, dispatched)
         try:
             future = self._begin_map(command)
+            saga = self._saga_around(definition)
+            if saga is not None:
+                saga.begins_items(ids, definition, items, future)
             outcomes: Sequence[tuple[ItemStatus, Any]] = await future
         finally:
             for each in [each for each in self.pending if each.startswith(item_id(identity, ""))]:
@@ -257,11 +260,14 @@ class FanOut(RunContext):
 
     def _join_saga(self, command: RunStep, future: asyncio.Future[Any]) -> None:
         """Let the saga that the code is in know of a step that can be undone."""
-        if command.step.compensate is None:
-            return
-        saga = self.saga if self.blocking else SAGA.get()
+        saga = self._saga_around(command.step)
         if saga is not None:
             saga.begins(command.id, command.step, command.args, command.kwargs, future)
+
+    def _saga_around(self, definition: StepDefinition) -> SagaContext | None:
+        if definition.compensate is None:
+            return None
+        return self.saga if self.blocking else SAGA.get()
 
     def _command(
         self,
