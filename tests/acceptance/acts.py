@@ -158,6 +158,10 @@ def _cancel(stage: Stage, act: Act) -> None:
     _of_run(stage, act, lambda client, run_id: client.cancel(run_id, "not wanted"))
 
 
+def _delete(stage: Stage, act: Act) -> None:
+    _of_run(stage, act, lambda client, run_id: client.delete(run_id))
+
+
 def _wake(stage: Stage, act: Act) -> None:
     _of_run(stage, act, lambda client, run_id: client.wake(run_id))
 
@@ -268,6 +272,7 @@ _ACTS: dict[str, Callable[[Stage, Act], None]] = {
     "answer-each": _answer_each,
     "look": _look,
     "cancel": _cancel,
+    "delete": _delete,
     "wake": _wake,
     "advance": _advance,
     "sweep": _sweep,

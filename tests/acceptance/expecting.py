@@ -23,6 +23,8 @@ from stepwell.errors import (
     IdempotencyConflict,
     InvalidToken,
     PayloadRejected,
+    RunDeleted,
+    RunNotEnded,
     RunNotFound,
 )
 from stepwell.testing.facts import RunFacts
@@ -38,6 +40,8 @@ _REFUSALS: Mapping[type[Exception], str] = {
     InvalidToken: "no token",
     PayloadRejected: "rejected",
     RunNotFound: "no run",
+    RunDeleted: "deleted",
+    RunNotEnded: "not ended",
 }
 
 
