@@ -89,3 +89,15 @@ def test_context() -> None:
         run = env.wait_for(starter.start(names["spending"]))
         env.run_until_idle()
         assert env.result(run) == "acme has 9"
+
+
+def test_children() -> None:
+    with registry.isolated(), Environment() as env:
+        names = examples("children.md")
+        run = env.start(names["order"], 7)
+        assert env.run_to_end(run) == ["parcel 7", "parcel 8"]
+        watching = env.start(names["watch"], 998)
+        env.run_until_idle()
+        env.advance("3h")
+        assert env.result(watching) == 1_000
+        assert len(env.wait_for(env.client.chain(watching.id))) == 3

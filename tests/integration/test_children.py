@@ -24,7 +24,7 @@ from stepwell import (
 )
 from stepwell.client import RunHandle
 from stepwell.core.ids import child_run_id
-from stepwell.core.messages import Wake
+from stepwell.core.messages import ChildReported, Wake
 from stepwell.core.payload import codec
 from stepwell.core.records import RunStatus
 from stepwell.engine.settings import Limits
@@ -526,6 +526,19 @@ def test_a_report_to_a_parent_that_is_not_there_is_done_with(env: Environment) -
     env.resume_hook(question.token, 1)
     assert env.result(child_of(env, run, "kid.ask:1")) == 1
     assert env.wait_for(env._local.queue.next_visible_at()) is None
+
+
+def test_a_report_that_names_another_run_is_not_believed(env: Environment) -> None:
+    async def waits() -> Any:
+        return await start_child(ask)
+
+    run = env.start(workflow(waits))
+    other = env.start(ship, Order(number=1))
+    env.run_until_idle()
+    told = ChildReported(run_id=run.id, child="kid.ask:1", child_run=other.id, last_event=3)
+    env.wait_for(env._local.queue.send(told))
+    env.run_until_idle()
+    assert found(env, run, "ChildEnded") == []
 
 
 def test_a_wake_up_sends_for_a_child_whose_start_was_lost(env: Environment) -> None:

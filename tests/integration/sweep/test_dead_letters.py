@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from stepwell import step, workflow
+from stepwell import start_child, step, workflow
 from stepwell.adapters.local.keys import keyring_of
 from stepwell.adapters.local.runtime import LocalEngine
 from stepwell.adapters.local.sweeping import MinuteSweep
 from stepwell.adapters.local.wiring import LocalPorts
 from stepwell.authoring.registry import Registry
+from stepwell.core.ids import child_run_id
 from stepwell.core.messages import (
     CancelRun,
     Continue,
@@ -349,3 +350,29 @@ def _restore(local: LocalPorts, tables: dict[str, Any]) -> None:
         for row in rows:
             places = ", ".join("?" * len(row))
             local.database.change(f"INSERT INTO {table} VALUES ({places})", *row)
+
+
+def test_a_parent_is_told_of_a_child_whose_last_message_is_a_dead_letter(
+    given: Given, ask: Any
+) -> None:
+    """The child ended, and died each time before it could say so."""
+
+    @workflow
+    async def above() -> Any:
+        return await start_child(ask)
+
+    run_id = given.start(above)
+    child = child_run_id(run_id, f"{ask.definition.name}:1")
+    given.run(given.engine.client.cancel(child, "enough"))
+    assert given.run(given.engine.take_turn())
+    [body] = given.local.database.query("SELECT body FROM messages WHERE run_id = ?", run_id)
+    assert "child_reported" in str(body[0])
+    given.local.database.change("DELETE FROM messages")
+    given.put(CancelRun(run_id=child, request_id="dead"))
+    given.die(given.local.queue)
+    assert given.take() == 1
+    given.clock.advance(10 * MINUTE)
+    given.work()
+    error = given.header(run_id).error
+    assert error is not None
+    assert error.type == "stepwell.errors.ChildCancelled"

@@ -134,10 +134,13 @@ class Sweep:
         """Make true what a message promised and mark its run. Whether the run is marked.
 
         `message` is what the `body` says, None when nobody here can read it. `reason` says why it
-        is a dead letter and what to do. A run that has ended, or is not there, needs no mark. What
-        code does not fit stays BLOCKED, for publishing code wakes these, and carries the message.
+        is a dead letter and what to do. A run that has ended, or is not there, needs no mark; one
+        that has a parent or a successor is woken once, for they may not have been told. What code
+        does not fit stays BLOCKED, for publishing code wakes these, and carries the message.
         """
         await self._make_true(message)
+        if not isinstance(message, Wake):
+            await self._have_others_told(run_id)
         return await self._mark(run_id, reason[:LONGEST_REASON], body)
 
     async def send_timer(self, timer: TimerDue) -> bool:
@@ -164,6 +167,14 @@ class Sweep:
                 await ask_retry(self._ports, message)
             case _:  # the others are about rows that were there before them
                 pass
+
+    async def _have_others_told(self, run_id: str) -> None:
+        """Wake a run that has ended and that other runs count on."""
+        header = await self._ports.store.get_header(run_id)
+        if header is None or not header.status.terminal or header.deleted_at is not None:
+            return
+        if header.parent is not None or header.continued_to is not None:
+            await self._ports.queue.send(Wake(run_id=run_id, cause="a dead letter"))
 
     async def _mark(self, run_id: str, reason: str, body: str) -> bool:
         now = self._ports.clock.now()
