@@ -162,6 +162,20 @@ def _delete(stage: Stage, act: Act) -> None:
     _of_run(stage, act, lambda client, run_id: client.delete(run_id))
 
 
+def _send(stage: Stage, act: Act) -> None:
+    _of_run(
+        stage,
+        act,
+        lambda client, run_id: client.put_inbox(
+            run_id, act.key, act.payload, entry_id=act.what or f"{act.name}-{act.key}"
+        ),
+    )
+
+
+def _resume(stage: Stage, act: Act) -> None:
+    _of_run(stage, act, lambda client, run_id: client.resume(run_id))
+
+
 def _wake(stage: Stage, act: Act) -> None:
     _of_run(stage, act, lambda client, run_id: client.wake(run_id))
 
@@ -273,6 +287,8 @@ _ACTS: dict[str, Callable[[Stage, Act], None]] = {
     "look": _look,
     "cancel": _cancel,
     "delete": _delete,
+    "send": _send,
+    "resume": _resume,
     "wake": _wake,
     "advance": _advance,
     "sweep": _sweep,

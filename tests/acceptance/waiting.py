@@ -11,6 +11,7 @@ from examples.outside import outside
 from stepwell import (
     STEP_HOOK_TIMEOUT,
     HookTimeout,
+    Suspend,
     current,
     hook,
     load_step_checkpoint,
@@ -160,3 +161,30 @@ async def cleans_up() -> str:
         return str(await hook("question", timeout="1d"))
     finally:
         await do("clean up")
+
+
+@step(name="acceptance.signed")
+async def signed() -> str:
+    if "go" not in current.run.inbox:
+        raise Suspend("wants go")
+    return str(current.run.inbox["go"])
+
+
+@step(name="acceptance.signed_away", dispatch="worker")
+async def signed_away() -> str:
+    if "go" not in current.run.inbox:
+        raise Suspend("wants go")
+    return str(current.run.inbox["go"])
+
+
+@workflow(name="acceptance.wants_input")
+async def wants_input() -> str:
+    return f"{await do('first')}, {await signed()}, {await signed_away()}"
+
+
+@workflow(name="acceptance.begins_again")
+async def begins_again() -> str:
+    if "go" not in current.run.inbox:
+        await do("asks")
+        raise Suspend("wants go")
+    return f"{await do('goes')}, {current.run.inbox['go']}"

@@ -101,3 +101,15 @@ def test_children() -> None:
         env.advance("3h")
         assert env.result(watching) == 1_000
         assert len(env.wait_for(env.client.chain(watching.id))) == 3
+
+
+def test_scripts(tmp_path: Path) -> None:
+    with registry.isolated(), Environment() as env:
+        names = examples("scripts.md")
+        briefing = names["briefing"]
+        run = env.start(briefing, "tea")
+        env.run_until_idle()
+        env.put_inbox(run, "approved", "Ada")
+        assert env.result(run) == "2 facts, signed off by Ada"
+        script = briefing.run("tea", journal_dir=tmp_path)
+        assert script.error.message == "waiting on sign-off"

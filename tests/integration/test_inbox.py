@@ -261,6 +261,40 @@ def test_a_workflow_may_go_another_way_once_there_is_input() -> None:
         assert env.result(run) == "draft right"
 
 
+def test_a_step_that_is_called_with_other_arguments_is_another_one() -> None:
+    ran = []
+
+    @step
+    async def tells(word: str) -> str:
+        ran.append(word)
+        return word
+
+    @workflow
+    async def telling() -> list[str]:
+        answers = current.run.inbox
+        if "first" not in answers:
+            await tells("asks")
+            raise Suspend("first")
+        said = [await tells("first came")]
+        if "second" not in answers:
+            await tells("asks more")
+            raise Suspend("second")
+        await sleep("1h")
+        return [*said, await tells("done"), await tells("asks")]
+
+    with Environment() as env:
+        run = env.start(telling)
+        env.run_until_idle()
+        put(env, run, "first", 1)
+        put(env, run, "other", 1)
+        put(env, run, "second", 1)
+        env.advance("1h")
+        assert env.result(run) == ["first came", "done", "asks"]
+        steps = [x.event.step for x in env.history(run) if isinstance(x.event, e.StepCompleted)]
+    assert steps == ["tells:1", "tells:1~2", "tells:2", "tells:2~2", "tells:3"]
+    assert ran == ["asks", "first came", "asks more", "done", "asks"]
+
+
 def test_a_def_workflow_suspends_and_is_resumed() -> None:
     with Environment() as env:
         run = env.start(scripted_in_thread)
@@ -506,3 +540,44 @@ def test_outside_a_run_a_suspension_is_a_plain_exception() -> None:
 def test_a_suspension_says_what_it_is_for(reason: Any) -> None:
     with pytest.raises(UsageError):
         Suspend(reason)
+
+
+# Many at a time
+
+
+@step
+async def signs_item(item: int) -> int:
+    if "go" not in current.run.inbox:
+        raise Suspend(f"item {item}")
+    return item
+
+
+@step(dispatch="worker")
+async def signs_far_item(item: int) -> int:
+    if "go" not in current.run.inbox:
+        raise Suspend(f"item {item}")
+    return item
+
+
+@workflow
+async def signs_items() -> list[int]:
+    return list(await signs_item.map(range(3)))
+
+
+@workflow
+async def signs_far_items() -> list[int]:
+    return list(await signs_far_item.map(range(3)))
+
+
+@pytest.mark.parametrize("flow", [signs_items, signs_far_items])
+def test_items_of_a_map_wait_for_input_too(flow: Any) -> None:
+    with Environment() as env:
+        run = env.start(flow)
+        env.run_until_idle()
+        put(env, run, "other", 1)
+        assert env.get(run).status is RunStatus.SUSPENDED
+        env.wait_for(env.client.resume(run.id))
+        env.run_until_idle()
+        assert env.get(run).status is RunStatus.SUSPENDED
+        put(env, run, "go", True)
+        assert env.result(run) == [0, 1, 2]

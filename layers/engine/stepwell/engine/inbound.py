@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from stepwell.authoring.context import RunContext
 from stepwell.core import events as e
+from stepwell.core.ids import again
 from stepwell.core.inbox import Inbox
 from stepwell.core.records import Payload
 from stepwell.core.state import RunState
@@ -32,6 +33,22 @@ class Inbound(RunContext):
         """Of a history, what is to be fed: the start, and what came after the code began last."""
         self._past, history = before_epoch(history, self._state.epoch)
         return history
+
+    def _asked_otherwise(self, identity: str, digest: str) -> str:
+        """The id of a step that was recorded with another input before the code began again.
+
+        With other input code goes other ways, and a call stands for another one than before: it
+        gets an id of its own, or that of the call with this input. In the present pass through the
+        code, another input is none of its.
+        """
+        found, generation = identity, 1
+        while found in self._past.known:
+            known = self._state.steps.get(found)
+            if known is None or known.digest == digest:
+                break
+            generation += 1
+            found = again(identity, generation)
+        return found
 
     def _told_of_cancel(self) -> None:
         """A workflow that suspended itself has unwound: a cancel needs to be told to nobody."""

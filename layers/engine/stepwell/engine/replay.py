@@ -414,9 +414,12 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         input_digest = NO_INPUT if by_name else definition.arguments.digest(args, kwargs)
         scope = self.loop.scope()
         identity = scope.identify(definition.name)
+        known = self._state.steps.get(identity)
+        if known is not None and known.digest != input_digest:
+            identity = self._asked_otherwise(identity, input_digest)
+            known = self._state.steps.get(identity)
         command = RunStep(identity, input_digest, definition, args, kwargs, self.remarks.snapshot)
         self._ask(command)
-        known = self._state.steps.get(identity)
         if known is not None and known.digest != input_digest:
             self._check_input(command)
         # As `_wait_for` does; in place, for this is where a step's time goes.
