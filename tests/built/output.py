@@ -53,6 +53,7 @@ _VALUES = {
     "STEPWELL_HISTORY_LIMIT": "2000000",
     "STEPWELL_STEP_LIMIT": "4000",
     "STEPWELL_IDLE_HOP_LIMIT": "20",
+    "STEPWELL_DEPTH_LIMIT": "10",
 }
 #: Where the outside world of the examples would be; nothing is asked of it here.
 _OUTSIDE = Path(tempfile.gettempdir()) / "nobody.sqlite3"

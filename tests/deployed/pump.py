@@ -420,6 +420,7 @@ def _create(built: Built, queues: Queues) -> dict[str, str]:
         "STEPWELL_HISTORY_LIMIT": "2000000",
         "STEPWELL_STEP_LIMIT": "4000",
         "STEPWELL_IDLE_HOP_LIMIT": "20",
+        "STEPWELL_DEPTH_LIMIT": "10",
         "POWERTOOLS_SERVICE_NAME": "test",
         "POWERTOOLS_METRICS_NAMESPACE": "Stepwell",
         "POWERTOOLS_LOG_LEVEL": "INFO",

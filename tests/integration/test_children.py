@@ -15,6 +15,7 @@ from stepwell import (
     ChildNotFound,
     ChildNotStarted,
     ChildTooDeep,
+    RetryPolicy,
     current,
     hook,
     sleep,
@@ -578,3 +579,89 @@ def test_the_errors_of_children_are_one_family() -> None:
         assert issubclass(kind, ChildError)
     assert current is not None
     assert not issubclass(ChildFailed, PayloadError)
+
+
+def test_a_retry_starts_the_child_that_failed_as_another_run(env: Environment) -> None:
+    down = [True]
+
+    @step(name="kid.shaky_step", retry=RetryPolicy(max_attempts=1))
+    async def shaky_step() -> str:
+        if down[0]:
+            raise OSError("down")
+        return "up"
+
+    @workflow(name="kid.shaky")
+    async def shaky() -> str:
+        return await shaky_step()
+
+    async def both() -> list[Any]:
+        order = await start_child(ship, Order(number=1))
+        return [order.number, await start_child(shaky)]
+
+    run = env.start(workflow(both))
+    env.run_until_idle()
+    assert env.get(run).status is RunStatus.FAILED
+    down[0] = False
+    env.wait_for(env.client.retry(run.id))
+    env.run_until_idle()
+    assert env.result(run) == [2, "up"]
+    started = [each.child for each in found(env, run, "ChildStarted")]
+    assert started == ["kid.ship:1", "kid.shaky:1", "kid.shaky:1"]
+    first, second = [each.run_id for each in found(env, run, "ChildStarted")[1:]]
+    assert first != second == child_run_id(run.id, "kid.shaky:1", 2)
+
+
+def test_a_retry_of_a_cancelled_parent_starts_its_children_anew(env: Environment) -> None:
+    async def holds() -> Any:
+        abandon = start_child.with_options(wait=False, on_parent_close="abandon")
+        kept = await abandon(ask)
+        return [await start_child(ask), await kept.result()]
+
+    run = env.start(workflow(holds))
+    env.run_until_idle()
+    env.cancel(run)
+    env.wait_for(env.client.retry(run.id))
+    env.run_until_idle()
+    for answer in ("second", "kept"):
+        [question] = [
+            each
+            for each in env.hooks()
+            if (each.run_id == child_run_id(run.id, "kid.ask:1")) == (answer == "kept")
+        ]
+        env.resume_hook(question.token, answer)
+    assert env.result(run) == ["second", "kept"]
+
+
+def test_an_abandoned_child_that_ends_while_its_parent_is_ended_is_known_after_a_retry(
+    env: Environment,
+) -> None:
+    async def holds() -> Any:
+        abandon = start_child.with_options(wait=False, on_parent_close="abandon")
+        return await (await abandon(ask)).result()
+
+    run = env.start(workflow(holds))
+    env.run_until_idle()
+    env.cancel(run)
+    [question] = env.hooks()
+    env.resume_hook(question.token, "meanwhile")
+    env.wait_for(env.client.retry(run.id))
+    env.run_until_idle()
+    assert env.result(run) == "meanwhile"
+
+
+def test_a_fork_starts_open_children_anew(env: Environment) -> None:
+    async def holds() -> Any:
+        order = await start_child(ship, Order(number=1))
+        return [order.number, await start_child(ask)]
+
+    run = env.start(workflow(holds))
+    env.run_until_idle()
+    fork = env.wait_for(env.client.fork(run.id))
+    env.run_until_idle()
+    questions = {each.run_id: each for each in env.hooks()}
+    assert set(questions) == {child_run_id(each.id, "kid.ask:1") for each in (run, fork)}
+    for run_id, question in questions.items():
+        env.resume_hook(question.token, run_id)
+    assert [env.result(each)[1] for each in (run, fork)] == [
+        child_run_id(each.id, "kid.ask:1") for each in (run, fork)
+    ]

@@ -220,13 +220,14 @@ def test_limits_are_read_from_the_environment(deployed: Deployed) -> None:
         "STEPWELL_HISTORY_LIMIT": "2000",
         "STEPWELL_STEP_LIMIT": "30",
         "STEPWELL_IDLE_HOP_LIMIT": "4",
+        "STEPWELL_DEPTH_LIMIT": "5",
     }
     aws = open_aws(WorkerEnvironment.from_env(told), deployed.session)
-    assert aws.settings.limits == Limits(events=100, bytes=2_000, steps=30, idle_hops=4)
+    assert aws.settings.limits == Limits(events=100, bytes=2_000, steps=30, idle_hops=4, depth=5)
     aws.close()
 
 
-@pytest.mark.parametrize("name", ["EVENT", "HISTORY", "STEP", "IDLE_HOP"])
+@pytest.mark.parametrize("name", ["EVENT", "HISTORY", "STEP", "IDLE_HOP", "DEPTH"])
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
 def test_a_limit_that_is_none_is_refused_by_the_name_of_its_variable(
     deployed: Deployed, name: str, value: str

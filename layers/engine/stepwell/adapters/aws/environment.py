@@ -105,6 +105,7 @@ class WorkerEnvironment(StepEnvironment):
     history_limit: int | None = Field(default=None, ge=1)
     step_limit: int | None = Field(default=None, ge=1)
     idle_hop_limit: int | None = Field(default=None, ge=1)
+    depth_limit: int | None = Field(default=None, ge=1)
     retain_completed: _Text | None = None
     retain_failed: _Text | None = None
     retain_cancelled: _Text | None = None

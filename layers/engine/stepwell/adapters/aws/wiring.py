@@ -138,6 +138,7 @@ def _limits(environment: Environment) -> Limits:
         "bytes": environment.history_limit,
         "steps": environment.step_limit,
         "idle_hops": environment.idle_hop_limit,
+        "depth": environment.depth_limit,
     }
     return Limits(**{name: value for name, value in told.items() if value is not None})
 
