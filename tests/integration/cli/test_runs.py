@@ -17,7 +17,7 @@ from tests.integration.cli.shell import COMMAND, Shell
 SUMMARY_KEYS = {
     "run_id", "workflow", "version", "status", "created_at", "updated_at", "last_event", "waiting",
     "attention", "cancel_requested", "idempotency_key", "tags", "error", "forked_from",
-    "parent", "continued_from", "continued_to",
+    "parent", "continued_from", "continued_to", "attributes", "kept_until",
 }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_a_list_can_be_narrowed_to_what_calls_for_attention(shell: Shell) -> Non
     assert len(shell("runs", "list", "--status", "SUSPENDED", "--json").json["runs"]) == 2
     none = shell("runs", "list", "--status", "stuck")
     assert (none.code, none.out, none.err) == (0, "", "no runs\n")
-    assert {"blocked,", "stuck."} <= set(shell("runs", "list", "--help").out.split())
+    assert {"blocked,", "stuck,", "paused."} <= set(shell("runs", "list", "--help").out.split())
     shell.change(fitting)
     shell("worker", "app", "--until-idle")
     assert shell("runs", "list", "--status", "blocked", "--json").json["runs"] == []

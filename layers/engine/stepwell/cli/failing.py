@@ -14,6 +14,7 @@ from enum import IntEnum
 
 from stepwell.engine.ports import ItemTooLarge
 from stepwell.errors import (
+    ForkRefused,
     HookNotFound,
     InputRejected,
     InvalidToken,
@@ -66,7 +67,15 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
         ExitCode.NOT_FOUND,
     ),
     (
-        (BadInput, PayloadError, PayloadRejected, InputRejected, ItemTooLarge, UsageError),
+        (
+            BadInput,
+            PayloadError,
+            PayloadRejected,
+            InputRejected,
+            ItemTooLarge,
+            UsageError,
+            ForkRefused,
+        ),
         ExitCode.USAGE,
     ),
     ((RunFailed, RunCancelled), ExitCode.RUN_FAILED),

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from stepwell import shapes
-from stepwell.cli import inbox
+from stepwell.cli import control, inbox
 from stepwell.cli.failing import BadInput, NotFound
 from stepwell.cli.options import AsJson, Command, Cursor, Group, Limit, RunId
 from stepwell.cli.render import Output, compact, lines, one_line, plain, several, short, talk
@@ -23,8 +23,10 @@ from stepwell.core.records import AttentionKind, RunHeader, RunStatus, Wait
 from stepwell.core.state import fold
 from stepwell.errors import Failure
 
-app = typer.Typer(cls=Group, no_args_is_help=True, help="Look at runs, and cancel them.")
+app = typer.Typer(cls=Group, no_args_is_help=True, help="Look at runs, and at what they do.")
 app.add_typer(inbox.app, name="inbox")
+for _command in (control.cancel, control.pause, control.retry, control.fork):
+    app.command(cls=Command)(_command)
 
 
 class Standing(StrEnum):
@@ -276,31 +278,6 @@ def resume(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
 
 @app.command(cls=Command)
 @on_target
-def cancel(
-    target: Target,
-    *,
-    run: RunId,
-    reason: Annotated[
-        str | None, typer.Option("--reason", help="Why, for the record.", show_default=False)
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Ask for a run to be cancelled. Its workflow is told where it waits, and may clean up."""
-    out = Output(as_json=as_json)
-    with target.open_existing() as opened:
-        header = asyncio.run(_cancel(opened.client, run, reason))
-    requested = not _is_over(header)
-    if as_json:
-        out.json({"run_id": run, "requested": requested, "status": header.status.value})
-    elif requested:
-        out.line(f"run {run}: cancel requested")
-        suggest_worker(target, "a worker carries it out")
-    else:
-        out.line(f"run {run} has already ended: {header.status}")
-
-
-@app.command(cls=Command)
-@on_target
 def delete(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
     """Delete a run that has ended, with all that it holds. This cannot be undone."""
     out = Output(as_json=as_json)
@@ -311,17 +288,6 @@ def delete(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
     else:
         out.line(f"run {run}: will be deleted")
         suggest_worker(target, "a worker does it")
-
-
-async def _cancel(client: Client, run_id: str, reason: str | None) -> RunHeader:
-    header = await client.get(run_id)
-    if not _is_over(header):
-        await client.cancel(run_id, reason)
-    return header
-
-
-def _is_over(header: RunHeader) -> bool:
-    return header.status.terminal and header.continued_to is None
 
 
 @app.command(cls=Command)
