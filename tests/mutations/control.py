@@ -39,7 +39,7 @@ MUTATIONS = (
     Mutation(
         id="row-closed-after-the-end",
         module="core/state.py",
-        was='if unknown and state.lives.retried and event.type == "HookClosed":',
+        was='if unknown and event.type == "HookClosed" and 0 < state.lives.late == state.last:',
         becomes="if False:",
         protects="a row closed after the end is not taken for the next life",
         killed_by=(f"{_LIVES}test_a_row_closed_after_the_end_is_not_taken_for_the_new_life",),

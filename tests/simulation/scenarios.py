@@ -39,6 +39,7 @@ from stepwell.testing import Environment
 from tests.simulation import options, remarks
 from tests.simulation.families import FAMILIES
 from tests.simulation.inputs import INPUTS
+from tests.simulation.lives import LIVES
 from tests.simulation.scenario import Scenario, answer
 
 
@@ -522,4 +523,5 @@ SCENARIOS = (
     Scenario(name="def workflow", workflow=blocking, script=_blocking),
     *FAMILIES,
     *INPUTS,
+    *LIVES,
 )

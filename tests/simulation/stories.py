@@ -7,6 +7,7 @@ there, so most stories have several right ends; laws and promises hold in all of
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,12 @@ from examples.approval.workflow import refund
 from examples.outside import outside
 from stepwell.authoring.decorators import Workflow
 from stepwell.client import Client
+from stepwell.core.records import RunStatus
+from stepwell.errors import NotRetryable, RunEnded, RunNotEnded
 from stepwell.testing.simulation import Simulation
 from tests.simulation import families as f
 from tests.simulation import inputs as i
-from tests.simulation import options, remarks
+from tests.simulation import lives, options, remarks
 from tests.simulation import scenarios as s
 
 APPROVED = {"approved": True, "reviewer": "Grace"}
@@ -40,6 +43,8 @@ class Story:
     deleted: bool = False
     #: Whether a service that is down comes back at some moment.
     outage: bool = False
+    #: What operators do, each at some moment, and again until it is possible.
+    operated: tuple[str, ...] = ()
     #: How often it is started, with the same key, at the same time.
     starts: int = 1
 
@@ -57,6 +62,8 @@ class Story:
             sim.delete()
         if self.outage:
             sim.ask("mends", _mend)
+        for what in self.operated:
+            sim.ask(f"{what}s", _operation(sim, what), when=_possible(sim, what))
 
     @staticmethod
     def _send(sim: Simulation, n: int, key: str, value: Any) -> None:
@@ -74,6 +81,34 @@ class Story:
 
 async def _mend(_: Client) -> None:
     outside().request("outage", "over", "yes")
+
+
+def _operation(sim: Simulation, what: str) -> Callable[[Client], Any]:
+    async def operate(client: Client) -> Any:
+        run_id = sim.run_ids()[0]
+        with suppress(RunNotEnded, NotRetryable, RunEnded):  # it went on meanwhile
+            if what == "fork":
+                return await client.fork(run_id, fork_id="the-fork")
+            return await getattr(client, what)(run_id)
+        return None
+
+    return operate
+
+
+def _possible(sim: Simulation, what: str) -> Callable[[], bool]:
+    """Whether somebody would come to do this by now."""
+
+    def possible() -> bool:
+        header = next(iter(sim.headers()), None)
+        if header is None:
+            return False
+        if what == "retry":
+            return header.status in (RunStatus.FAILED, RunStatus.CANCELLED)
+        if what == "resume":
+            return header.paused
+        return header.last_event > 0 if what == "fork" else not header.status.terminal
+
+    return possible
 
 
 def _story(
@@ -152,6 +187,26 @@ STORIES = (
     _story("left children", f.leaving, answers=(("waits", "kept"),)),
     _story("held child", f.holding, answers=(("waits", "kept"),), cancelled=True),
     _story("rounds", f.waits_for_rounds, cancelled=True),
+    _story(
+        "reopened",
+        lives.reopened,
+        answers=(("question", 1), ("beside", 2), ("beside", 3)),
+        outage=True,
+        operated=("retry", "retry"),
+    ),
+    _story(
+        "reopened, cancelled",
+        lives.reopened,
+        answers=(("question", 1), ("beside", 2)),
+        cancelled=True,
+        operated=("retry", "pause", "resume"),
+    ),
+    _story(
+        "paused",
+        lives.paused,
+        answers=(("question", 1), ("question", 2)),
+        operated=("pause", "resume", "fork"),
+    ),
     _story("rounds alone", f.rounds, 0, starts=2, cancelled=True),
 )
 BY_NAME: dict[str, Story] = {story.name: story for story in STORIES}

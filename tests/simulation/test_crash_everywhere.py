@@ -127,6 +127,9 @@ ENDS = {
     "held child": '"kept"',
     "rounds": "3",
     "def parent": "[3,",
+    "reopened": ",2]",
+    "paused": ",1,",
+    "forked": ",1,",
 }
 
 

@@ -19,15 +19,17 @@ from stepwell.core.records import Millis
 class Lives:
     """What a fold knows of earlier lives.
 
-    `retried` is the number of the last `RunRetried`, 0 without one; `redo` what the last end says
-    that a retry does again. `forgotten` maps ids to the number before which events of theirs say
-    nothing; `kept` are the ids that earlier lives have left. `generations` counts, by a hook's
-    first id, how often it was opened anew, `children` how often each child was started anew.
+    `retried` is the number of the last `RunRetried`, 0 without one, `late` that of the last one of
+    the closings that directly follow it: of rows that were closed after the end before. `redo` is
+    what the last end says that a retry does again. `forgotten` maps ids to the number before which
+    events of theirs say nothing; `kept` are the ids that earlier lives have left. `generations`
+    counts, by a hook's first id, how often it was opened anew, `children` how often each child was started anew.
     `pauses` are the times between two lives; `restarted` says from when on timers that had fired
     go on anew.
     """
 
     retried: int = 0
+    late: int = 0
     redo: tuple[str, ...] = ()
     forgotten: dict[str, int] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
@@ -45,7 +47,7 @@ class Lives:
         pause: tuple[Millis, Millis],
     ) -> None:
         """Begin the next life with event `number`."""
-        self.retried = number
+        self.retried = self.late = number
         self.redo = ()
         self.kept = kept
         self.pauses.append(pause)

@@ -492,10 +492,11 @@ def _look_again(state: RunState) -> None:
 def _hook_ended(state: RunState, event: e.HookReceived | e.HookExpired | e.HookClosed) -> None:
     unknown = event.hook not in state.hooks
     hook = _hook(state, event)
-    if unknown and state.lives.retried and event.type == "HookClosed":
+    if unknown and event.type == "HookClosed" and 0 < state.lives.late == state.last:
         # Its row was closed after the end of the life before: whoever asks now asks anew.
         state.lives.open_again(hook.id, hook.step)
         state.lives.kept.add(hook.id)
+        state.lives.late += 1
     if hook.step in state.steps:
         state.steps[hook.step].woken = True
 

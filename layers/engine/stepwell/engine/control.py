@@ -7,16 +7,17 @@ message is lost, and do nothing else. A cancel ends a pause: its cleanup has to 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
 from pydantic import ValidationError
 
 from stepwell.core import events as e
-from stepwell.core.decide import guards_replaced
+from stepwell.core.decide import decided_event, guards_replaced
 from stepwell.core.messages import CancelRun, Message, ResumeRun, load_message
 from stepwell.core.parts import Alarm
-from stepwell.core.records import Attention, RetryRequest, RunHeader
+from stepwell.core.records import Attention, HookStatus, Millis, RetryRequest, RunHeader
 from stepwell.core.reopening import reopened
 from stepwell.engine import settle
 from stepwell.engine.journal import Fenced
@@ -34,13 +35,23 @@ async def reopen(turn: TurnContext, request: RetryRequest) -> tuple[TurnContext,
         await _put(turn, header, reopens=True)
     at = turn.journal.now()
     events: list[e.Event] = [
-        e.RunRetried(at=at, request_id=request.request_id, actor=request.actor)
+        e.RunRetried(at=at, request_id=request.request_id, actor=request.actor),
+        *_closed_late(turn, at),
     ]
     if request.change is not None:
         events.append(guards_replaced(request, request.change, at))
     for event in events:
         turn.journal.record(event)
     return replace(turn, header=header, settled=False), events
+
+
+def _closed_late(turn: TurnContext, at: Millis) -> Iterator[e.Event]:
+    """Of rows that were closed after the end, unknown to the log; right after the retry."""
+    for row in turn.rows.values():
+        closed = row.status is HookStatus.CLOSED and row.hook_id not in turn.state.hooks
+        event = decided_event(turn.state, row, at) if closed else None
+        if event is not None:
+            yield event
 
 
 def stays_paused(turn: TurnContext, message: Message) -> bool:
