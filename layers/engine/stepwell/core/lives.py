@@ -23,7 +23,8 @@ class Lives:
     the closings that directly follow it: of rows that were closed after the end before. `redo` is
     what the last end says that a retry does again. `forgotten` maps ids to the number before which
     events of theirs say nothing; `kept` are the ids that earlier lives have left. `generations`
-    counts, by a hook's first id, how often it was opened anew, `children` how often each child was started anew.
+    counts, by a hook's first id, how often it was opened anew, `children` how often each child was
+    started anew.
     `pauses` are the times between two lives; `restarted` says from when on timers that had fired
     go on anew.
     """
