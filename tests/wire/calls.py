@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.adapters.aws.queue import give_back
-from stepwell.core.records import Attention, Decision, HookStatus
+from stepwell.core.records import Attention, Decision, HookStatus, tombstone
 from tests.contract.given import (
     MINUTE,
     START,
@@ -124,6 +124,10 @@ async def _listed(wire: Wire, run: str) -> None:
     await wire.store.put_header(header(run, workflow=f"workflow of {run}"))
 
 
+async def _buried(wire: Wire, run: str) -> bool:
+    return await wire.store.bury(tombstone(header(run), START))
+
+
 WRITES = [
     _answer("put_header", lambda w, r: w.store.put_header(header(r, workflow=f"workflow of {r}"))),
     _answer("update_header", lambda w, r: w.store.update_header(header(r, last_event=3)), _header),
@@ -137,6 +141,8 @@ WRITES = [
         lambda w, r: w.store.update_header(header(r), over=header(r, attention=NOTE)),
         _noted,
     ),
+    _answer("bury", _buried, _header),
+    _answer("erase", lambda w, r: w.store.erase(r, START + HOUR), _hook),
     _answer("request_cancel", lambda w, r: w.store.request_cancel(r), _header),
     _answer("append", lambda w, r: w.store.append(r, commit(1, events=2))),
     _answer("put_hook", lambda w, r: w.store.put_hook(hook(r))),
@@ -243,6 +249,12 @@ TIMERS = [
 BLOBS = [
     Call(name="blobs.put", service="s3", make=_stored),
     Call(name="blobs.put again", service="s3", make=_stored, given=_stored),
+    Call(
+        name="blobs.delete_all",
+        service="s3",
+        make=lambda w, r: w.blobs.delete_all(r),
+        given=lambda w, r: w.blobs.put(f"{r}/hash", b"bytes"),
+    ),
     Call(name="blobs.get", service="s3", make=lambda w, r: w.blobs.get(r), given=_stored),
 ]
 CALLS = [*WRITES, *READS, *QUEUES, *TIMERS, *BLOBS]

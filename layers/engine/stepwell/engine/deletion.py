@@ -11,10 +11,10 @@ turns that come late find them and change nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
-from stepwell.core.events import RunDeleted
+from stepwell.core.events import Commit, MapStarted, RunDeleted
 from stepwell.core.map_layout import Layout
 from stepwell.core.map_rows import TOP, ShardKey
 from stepwell.core.messages import DeleteRun
@@ -40,8 +40,8 @@ def is_wanted(state: RunState, header: RunHeader, message: object) -> bool:
     return isinstance(message, DeleteRun) and state.terminal and message.after == state.last
 
 
-async def delete(turn: TurnContext, message: object) -> None:
-    """Delete the run. Raises `Fenced` when it goes on instead."""
+async def delete(turn: TurnContext, message: object, commits: Iterable[Commit]) -> None:
+    """Delete the run, whose log is `commits`. Raises `Fenced` when it goes on instead."""
     state, journal = turn.state, turn.journal
     if state.status != "deleted":
         assert isinstance(message, DeleteRun)
@@ -55,21 +55,26 @@ async def delete(turn: TurnContext, message: object) -> None:
     left = replace(tombstone(turn.header, journal.now()), last_event=state.last)
     if not await turn.ports.store.bury(left):
         raise Fenced(f"run {turn.run_id!r} goes on while it is deleted")
-    await erase(turn.ports, left, shards_of(turn.run_id, state))
+    await erase(turn.ports, left, commits)
 
 
-def shards_of(run_id: str, state: RunState) -> list[ShardKey]:
-    """The shards of all dispatched maps of a run, with the rows at their top."""
+def shards_in(run_id: str, commits: Iterable[Commit]) -> list[ShardKey]:
+    """The shards of all dispatched maps that a log tells of, with the rows at their top."""
     found: list[ShardKey] = []
-    for known in state.maps.values():
-        if known.dispatched:
-            layout = Layout(known.total, known.started.concurrency)
-            key = ShardKey(run_id, known.id, known.order, TOP)
-            found += [key, *(key._replace(shard=shard) for shard in range(layout.shards))]
+    for commit in commits:
+        for order, event in enumerate(commit.events, commit.first):
+            if isinstance(event, MapStarted) and event.inputs is not None:
+                layout = Layout(event.total, event.concurrency)
+                key = ShardKey(run_id, event.map, order, TOP)
+                found += [key, *(key._replace(shard=shard) for shard in range(layout.shards))]
     return found
 
 
-async def erase(ports: Ports, left: RunHeader, shards: Sequence[ShardKey] = ()) -> None:
-    """Delete whatever is there of a run but its tombstone."""
+async def erase(ports: Ports, left: RunHeader, commits: Iterable[Commit]) -> None:
+    """Delete whatever is there of a run but its tombstone; `commits` are what its log still is.
+
+    The log goes last, so while anything else is there it tells of it.
+    """
+    shards = shards_in(left.run_id, commits)
     await ports.blobs.delete_all(owner_of(left.run_id))
     await ports.store.erase(left.run_id, left.kept_until or ports.clock.now() + REMEMBERED, shards)

@@ -94,7 +94,7 @@ async def close_behind(turn: TurnContext) -> None:
     """Close what an overtaken turn opened, if the run has ended meanwhile: nobody else knows."""
     rows = await turn.ports.store.load(turn.run_id)
     if rows.header is not None and rows.header.deleted_at is not None:
-        await erase(turn.ports, rows.header)
+        await erase(turn.ports, rows.header, rows.commits)
         return
     if not fold(event for commit in rows.commits for event in commit.events).terminal:
         return

@@ -149,7 +149,7 @@ class Engine:
         header = rows.header or await self._put_header(message)
         if header.deleted_at is not None:
             # Also what somebody put who was late: nobody else knows of it.
-            await deletion.erase(self.ports, header)
+            await deletion.erase(self.ports, header, rows.commits)
             return TurnEnd.NOTHING
         log = [event for commit in rows.commits for event in commit.events]
         state = fold(log)
@@ -165,7 +165,7 @@ class Engine:
         if deletion.is_wanted(state, header, message):
             if not turn.settled and state.status != "deleted":
                 await settle.tell_others(turn)
-            await deletion.delete(turn, message)
+            await deletion.delete(turn, message, rows.commits)
             return TurnEnd.DELETED
         if state.terminal:
             request = wanted_retry(state, header, message)
