@@ -66,3 +66,13 @@ async def dispatched(value: int) -> int:
 async def sleep_a_day(value: int) -> int:
     await sleep("24h")
     return value
+
+
+@workflow
+async def map_elsewhere(items: int) -> int:
+    return sum(await increment_elsewhere.map(range(items)))
+
+
+@workflow
+async def map_in_lanes(items: int) -> int:
+    return sum(await increment_elsewhere.map(range(items), max_concurrency=10))
