@@ -15,8 +15,10 @@ from typing import Any
 
 from benchmarks.workflows import (
     around_a_hook,
+    child_of_steps,
     dispatched,
     fan_out,
+    goes_on,
     sequence,
     sleep_a_day,
 )
@@ -59,7 +61,9 @@ class Stack:
         handle = self._once(flow, size, go_on)
         counted = Counter(self._meter.requests)
         written, read = self._meter.written, self._meter.read
-        assert self.deployed.header(handle.id).status == "COMPLETED"
+        with self._meter.paused():
+            last = run(self.deployed.client.chain(handle.id))[-1]
+        assert last.status == "COMPLETED"
         return Bill(
             name,
             dict(sorted(counted.items())),
@@ -120,4 +124,6 @@ def all_bills() -> list[Bill]:
             stack.bill("1 dispatched step", dispatched, 1, _nothing),
             stack.bill("a sleep of a day", sleep_a_day, 1, Stack.pass_a_day),
             stack.bill("100 parallel steps", fan_out, 100, _nothing),
+            stack.bill("a child of 5 steps", child_of_steps, 5, _nothing),
+            stack.bill("going on as a new run once", goes_on, 1, _nothing),
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from stepwell import hook, sleep, step, step_hook, workflow
+from stepwell import continue_as_new, hook, sleep, start_child, step, step_hook, workflow
 
 
 @step
@@ -76,3 +76,15 @@ async def map_elsewhere(items: int) -> int:
 @workflow
 async def map_in_lanes(items: int) -> int:
     return sum(await increment_elsewhere.map(range(items), max_concurrency=10))
+
+
+@workflow
+async def child_of_steps(steps: int) -> int:
+    return await start_child(sequence, steps)
+
+
+@workflow
+async def goes_on(rounds: int) -> int:
+    if rounds:
+        continue_as_new(rounds - 1)
+    return await increment(rounds)

@@ -82,6 +82,25 @@ EXPECTED = [
         messages=1,
         invocations=1,
     ),
+    Bill(
+        run="a child of 5 steps",
+        # Beside what the child costs: two commits and two headers of the parent, and a look at the
+        # child's header; three messages.
+        requests={"SendMessage": 3, "PutItem": 9, "Query": 3, "GetItem": 1, "UpdateItem": 3},
+        written=14,
+        read=4,
+        messages=3,
+        invocations=3,
+    ),
+    Bill(
+        run="going on as a new run once",
+        # Two runs; the first looks whether it was cancelled.
+        requests={"SendMessage": 2, "PutItem": 4, "Query": 2, "GetItem": 1, "UpdateItem": 2},
+        written=8,
+        read=3,
+        messages=2,
+        invocations=2,
+    ),
 ]
 
 

@@ -19,11 +19,13 @@ from stepwell import (
     RetryableError,
     RetryPolicy,
     Suspend,
+    continue_as_new,
     current,
     define_hook,
     hook,
     resume_hook,
     sleep,
+    start_child,
     step,
     step_hook,
     workflow,
@@ -225,3 +227,15 @@ async def answer_oneself() -> str:
 @workflow
 async def answers_itself() -> str:
     return await answer_oneself()
+
+
+@workflow
+async def delegates(title: str) -> str:
+    return f"{await start_child(approve, title)} by another"
+
+
+@workflow
+async def rounds(left: int) -> str:
+    if left:
+        continue_as_new(left - 1)
+    return "done"

@@ -90,6 +90,38 @@ def test_a_run_that_waits_for_a_person_prints_the_command_that_answers_it(shell:
     assert run["status"] == "COMPLETED"
 
 
+def test_a_run_rests_with_its_child_and_shows_what_that_asks(shell: Shell) -> None:
+    done = shell("run", "app:delegates", "--input", '["plan"]', "--json")
+    assert done.code == 6
+    assert [wait["kind"] for wait in done.json["waiting"]] == ["child"]
+    [hook] = done.json["hooks"]
+    assert hook["run_id"] != done.json["run_id"]
+    shown = shell("runs", "show", hook["run_id"])
+    assert f"{done.json['run_id']}, as approve:1" in shown.out
+    shell("hooks", "resume", hook["token"], "--payload", '{"approved": true, "note": "go"}')
+    assert shell("worker", "app", "--until-idle").code == 0
+    run = shell("runs", "show", done.json["run_id"], "--json").json
+    assert run["status"] == "COMPLETED"
+    history = shell("runs", "history", done.json["run_id"]).out
+    assert f"run {hook['run_id']}" in history
+
+
+def test_a_run_that_goes_on_is_followed_and_its_chain_shown(shell: Shell) -> None:
+    done = shell("run", "app:rounds", "--input", "[2]", "--json")
+    assert (done.code, done.json["result"]) == (0, "done")
+    chain = shell("runs", "chain", done.json["run_id"], "--json").json["chain"]
+    assert [each["status"] for each in chain] == ["CONTINUED", "CONTINUED", "COMPLETED"]
+    assert chain[-1]["run_id"] == done.json["run_id"]
+    first = chain[0]["run_id"]
+    table = shell("runs", "chain", first).out.splitlines()
+    assert [line.split()[0] for line in table] == ["run", *(each["run_id"] for each in chain)]
+    assert f"as {chain[1]['run_id']}" in shell("runs", "show", first).out
+    listed = shell("runs", "list", "--status", "continued", "--json").json["runs"]
+    assert len(listed) == 2
+    cancelled = shell("runs", "cancel", first, "--json")
+    assert cancelled.code == 0
+
+
 def test_a_failed_run_ends_with_3(shell: Shell) -> None:
     done = shell("run", "app:fails", "--json")
     assert done.code == 3
