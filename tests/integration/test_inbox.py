@@ -117,6 +117,37 @@ def test_a_step_that_suspends_is_entered_again_when_input_comes(flow: Any, resul
         assert [(event.attempt, event.entry) for event in suspensions] == [(1, 1), (1, 2)]
 
 
+def test_input_that_comes_while_a_dispatched_step_is_away_wakes_it() -> None:
+    @step(dispatch="worker")
+    async def slow_to_suspend(comes: bool) -> str:
+        if "go" not in current.run.inbox:
+            COME.append(current.run.id)
+            await COMES[-1](current.run.id)
+            raise Suspend("go")
+        return "went"
+
+    @workflow
+    async def crossing() -> str:
+        return await slow_to_suspend(True)
+
+    with Environment() as env:
+
+        async def comes(run_id: str) -> None:
+            # What a turn would do meanwhile: it records the entry, for the step is away.
+            if len(COME) == 1:
+                await env.client.put_inbox(run_id, "go", True)
+                await env._take_turn()
+
+        COMES.append(comes)
+        run = env.start(crossing)
+        env.run_until_idle()
+        assert env.result(run) == "went"
+
+
+COME: list[str] = []
+COMES: list[Any] = []
+
+
 def test_resume_without_input_enters_the_step_again() -> None:
     with Environment() as env:
         run = env.start(sign_off)
@@ -155,6 +186,24 @@ def test_a_step_that_swallows_its_suspension_is_suspended_all_the_same() -> None
 
     with Environment() as env:
         run = env.start(greedy_flow)
+        env.run_until_idle()
+        assert [wait.reason for wait in env.get(run).waiting] == ["for a word"]
+
+
+def test_a_step_that_raises_something_else_is_suspended_all_the_same() -> None:
+    @step
+    async def mistaking() -> str:
+        try:
+            raise Suspend("for a word")
+        except BaseException as error:
+            raise ValueError("what was that?") from error
+
+    @workflow
+    async def mistaking_flow() -> str:
+        return await mistaking()
+
+    with Environment() as env:
+        run = env.start(mistaking_flow)
         env.run_until_idle()
         assert [wait.reason for wait in env.get(run).waiting] == ["for a word"]
 

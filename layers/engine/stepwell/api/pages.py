@@ -74,7 +74,7 @@ def hook_page(
 ) -> str:
     """The page of a hook: its form while it is open, `given` filled in and `flaws` named."""
     if hook.status is not HookStatus.PENDING:
-        return _page(hook.name, f"<p>{_ENDED[hook.status]}</p>")
+        return _page(_title(hook), f"<p>{_ENDED[hook.status]}</p>")
     until = hook.expires_at if hook.expires_at is not None else hook.due_at
     parts = [
         _paragraph(form.hint),
@@ -85,7 +85,11 @@ def hook_page(
         *(_field(each, given) for each in form.fields),
         '<button type="submit">Send the answer</button></form>',
     ]
-    return _page(hook.name, "".join(parts))
+    return _page(_title(hook), "".join(parts))
+
+
+def _title(hook: HookRow) -> str:
+    return hook.name if hook.question is None else hook.question
 
 
 def answered_page(name: str) -> str:
