@@ -113,3 +113,32 @@ def test_scripts(tmp_path: Path) -> None:
         assert env.result(run) == "2 facts, signed off by Ada"
         script = briefing.run("tea", journal_dir=tmp_path)
         assert script.error.message == "waiting on sign-off"
+
+
+def test_cancellation() -> None:
+    with registry.isolated(), Environment() as env:
+        book = examples("cancellation.md")["book"]
+        run = env.start(book, "12A")
+        env.run_until_idle()
+        env.cancel(run)
+        assert env.get(run).status == "CANCELLED"
+        released = [e.event for e in env.history(run) if e.event.type == "StepCompleted"][-1]
+        assert getattr(released, "step", None) == "release:1"
+
+
+def test_operating() -> None:
+    with registry.isolated(), Environment() as env:
+        names = examples("operating.md")
+        run = env.start(names["settle"])
+        env.run_until_idle()
+        env.pause(run)
+        env.resume_hook(env.hooks(run)[0].token, "yes")
+        env.resume(run)
+        assert env.get(run).status == "FAILED"
+        names["DOWN"].clear()
+        env.retry(run)
+        assert env.result(run) == ["shop done", "yes", "bank done"]
+        answered = next(e.number for e in env.history(run) if e.event.type == "HookReceived")
+        forked = env.wait_for(env.client.fork(run.id, at=answered, edits={answered: "no"}))
+        env.run_until_idle()
+        assert env.result(forked) == ["shop done", "no", "bank done"]

@@ -31,6 +31,8 @@ class Recording:
     script: Script = lambda env, run: None
     crash_at: int | None = None
     down: tuple[str, ...] = ()
+    #: The run that is recorded, where it is not the one that was started.
+    of: str | None = None
 
     @property
     def path(self) -> Path:
@@ -47,7 +49,8 @@ def record(recording: Recording) -> str:
         run = env.start(recording.workflow, *recording.args)
         env.run_until_idle()
         recording.script(env, run)
-        text = export_history(run.id, env.history(run))
+        recorded = run if recording.of is None else RunHandle(env.client, recording.of, run._result)
+        text = export_history(recording.of or run.id, env.history(recorded))
     # A traceback says where the code lay; that is of no matter to a replay.
     return text.replace(f"{_ROOT}/", "")
 
@@ -106,6 +109,16 @@ def _all(*scripts: Script) -> Script:
     return play
 
 
+def _forked(env: Environment, run: RunHandle[Any]) -> None:
+    """The run is forked where a hook is open, with another answer than was given before."""
+    env.resume_hook(env.hooks(run)[0].token, "yes")
+    env.advance("10m")
+    edits = {each.number: "no" for each in env.history(run) if each.event.type == "HookReceived"}
+    fork = env.wait_for(env.client.fork(run.id, edits=edits, fork_id="a-fork", actor="Ada"))
+    env.run_until_idle()
+    env.resume_hook(env.hooks(fork)[0].token, "at last")
+
+
 def _mended(env: Environment, run: RunHandle[Any]) -> None:
     """The run failed in a place that was down, and is retried with mended code."""
     env.resume_hook(env.hooks(run)[0].token, "yes")
@@ -115,6 +128,7 @@ def _mended(env: Environment, run: RunHandle[Any]) -> None:
 
 RECORDINGS = (
     Recording(w.retried, (), _mended, down=("bank",)),
+    Recording(w.forked, ("a",), _forked, of="a-fork"),
     Recording(w.steps, (3,)),
     Recording(w.retries, (), _advance("1h")),
     Recording(w.caught),

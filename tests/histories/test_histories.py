@@ -25,6 +25,9 @@ def recorded(recording: Recording) -> History:
     return import_history(recording.path.read_text(encoding="utf-8"))
 
 
+_BEGINS = ("RunStarted", "RunRetried", "RunForked")
+
+
 @every
 def test_a_recorded_history_replays_to_its_recorded_end(recording: Recording) -> None:
     history = recorded(recording)
@@ -61,9 +64,10 @@ def test_a_replay_asks_for_nothing_that_was_not_recorded(recording: Recording) -
 @every
 def test_every_beginning_of_a_recorded_history_replays(recording: Recording) -> None:
     history = recorded(recording)
-    # What came before a retry may have been done by code that was mended since.
-    retried = [n for n, event in enumerate(history.events, 1) if event.type == "RunRetried"]
-    for cut in range(max(retried, default=1), len(history.events)):
+    # What came before a retry may have been done by code that was mended since, and a fork's code
+    # begins with all that was copied.
+    begun = [n for n, each in enumerate(history.events, 1) if each.type in _BEGINS]
+    for cut in range(max(begun), len(history.events)):
         replayed = replay_history(recording.workflow, history.events[:cut])
         assert not isinstance(replayed.outcome, Blocked), (cut, replayed.outcome)
 

@@ -501,6 +501,13 @@ async def reach(what: str) -> str:
     return what
 
 
+@workflow(name="hist.forked")
+async def forked(name: str) -> list[Any]:
+    answer = await hook("approve", timeout="2h")
+    await sleep("10m")
+    return [name, answer, await reach("shop"), await hook("last"), await reach("bank")]
+
+
 @workflow(name="hist.retried")
 async def retried() -> list[Any]:
     first = await reach("wrong" if DOWN else "right")
