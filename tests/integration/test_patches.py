@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from stepwell import current, hook, patched, sleep, step, workflow
+from stepwell import current, hook, patched, set_attributes, sleep, step, workflow
 from stepwell.authoring.registry import registry
 from stepwell.client import RunHandle
 from stepwell.core.records import RunStatus
+from stepwell.engine.turn import TurnEnd
 from stepwell.errors import RunFailed
 from stepwell.testing import Environment
 
@@ -114,6 +115,28 @@ def test_an_open_hook_ahead_counts_as_history() -> None:
             assert env.get(run).attention is None
         assert go_on(env, run, changed_before_the_hook) == ["old 1", "old 2"]
         assert marks(env, run) == []
+
+
+def test_a_hook_that_only_its_row_knows_counts_as_history() -> None:
+    # The process died before it could note in the log that the hook was opened.
+    with Environment(unchecked="its replay is that of other code") as env:
+        with registry.isolated():
+            run = env.start(registered(before))
+            env.crash_at(1_000)
+            env.run_until_idle()
+            put = env.port_calls.index("store.put_hook") + 1
+        with registry.isolated():
+            run = env.start(registered(before))
+            env.crash_at(put, "after")
+            env.take_turn()
+            assert env.crashes == 1
+        with registry.isolated():
+            registered(changed_before_the_hook)
+            [question] = env.hooks(run)
+            env.resume_hook(question.token)
+            assert env.result(run) == ["old 1", "old 2"]
+            assert marks(env, run) == []
+            assert TurnEnd.BLOCKED not in env.turns
 
 
 def test_a_mark_that_nobody_asks_for_any_more_is_left_alone() -> None:
@@ -252,6 +275,7 @@ def test_a_bad_name_fails_the_run(stepwell_env: Environment, name: str) -> None:
 
 def test_a_code_that_does_not_fit_marks_nothing() -> None:
     async def unfit() -> Any:
+        set_attributes({"way": "new"})
         if patched("way"):
             await new_way(1)
         await new_way(7)
@@ -266,6 +290,7 @@ def test_a_code_that_does_not_fit_marks_nothing() -> None:
             assert attention is not None
             assert attention.kind == "BLOCKED"
         assert marks(env, run) == []
+        assert env.get(run).attributes is None
         assert env.get(run).status is RunStatus.SUSPENDED
 
 

@@ -16,6 +16,7 @@ from tests.mutations import (
     local_queue,
     local_store,
     overtaken,
+    remarks,
     steps,
     sweeping,
 )
@@ -34,6 +35,7 @@ MUTATIONS = (
     *local_queue.MUTATIONS,
     *deletion.DELETION,
     *overtaken.MUTATIONS,
+    *remarks.REMARKS,
     *steps.STEPS,
     *sweeping.MUTATIONS,
 )
