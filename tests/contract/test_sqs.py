@@ -28,6 +28,7 @@ from stepwell.adapters.aws.queue import (
 )
 from stepwell.core.messages import (
     CancelRun,
+    ChildReported,
     Continue,
     HookDecided,
     MapReported,
@@ -72,6 +73,14 @@ PAIRS: list[tuple[Message, Message]] = [
     (
         StepReported(run_id="run", step="s:1", order=2, claim="m#1#n"),
         StepReported(run_id="run", step="s:1", order=2, claim="m#2#n"),
+    ),
+    (
+        ChildReported(run_id="run", child="c:1", child_run="r", last_event=7),
+        ChildReported(run_id="run", child="c:1", child_run="r", last_event=9),
+    ),
+    (
+        ChildReported(run_id="run", child="c:1", child_run="r", last_event=7),
+        ChildReported(run_id="run", child="c:2", child_run="s", last_event=7),
     ),
 ]
 XML_TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -14,6 +14,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from stepwell import (
+    ChildHandle,
     Client,
     MapResult,
     Result,
@@ -26,6 +27,7 @@ from stepwell import (
     random,
     saga,
     sleep,
+    start_child,
     step,
     step_hook,
     uuid4,
@@ -191,3 +193,27 @@ async def unknown_workflow_option() -> None: ...
 @step(stream=True)  # type: ignore[arg-type]
 async def not_a_stream() -> int:
     return 1
+
+
+@workflow
+async def child(order: Order, times: int = 1) -> bytes:
+    return order.id.encode() * times
+
+
+@workflow
+def blocking_child(order: Order) -> int:
+    return len(order.id)
+
+
+async def with_children(order: Order) -> None:
+    assert_type(await start_child(child, order, times=2), bytes)
+    assert_type(await start_child(blocking_child, order), int)
+    assert_type(await start_child("child", order={"id": "1"}), Any)
+    handle = await start_child.with_options(wait=False, key="k")(child, order)
+    assert_type(handle, ChildHandle[bytes])
+    assert_type(await handle.result(), bytes)
+    kept = start_child.with_options(on_parent_close="abandon")
+    assert_type(await kept(child, order), bytes)
+    await start_child(child, 7)  # type: ignore[call-overload]
+    await start_child(child, order, wait=True)  # type: ignore[call-arg]
+    start_child.with_options(on_parent_close="leave")  # type: ignore[call-overload]

@@ -302,3 +302,15 @@ def test_a_cancel_is_recorded_once() -> None:
     state = RunState()
     state.cancel = e.CancelRequested(at=1, request_id="q", reason=None, actor=None)
     assert lost_cancel(state, _flagged(_stuck()), 5) is None
+
+
+def test_ends_of_children_are_recorded_in_the_order_in_which_they_came() -> None:
+    ends = [
+        e.ChildEnded(at=at, child=f"c:{at}", name="c", run_id=f"r{at}", status="completed")
+        for at in (240, 210)
+    ]
+    decided = decide(state(OPENED), [ANSWERED], WAKE, 260, children=ends)
+    told = [getattr(each, "child", each.type) for each in decided]
+    assert sorted(told) == ["HookReceived", "c:210", "c:240"]
+    assert told.index("c:210") < told.index("c:240")
+    assert {each.at for each in decided} == {260}

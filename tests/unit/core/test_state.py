@@ -315,3 +315,53 @@ def test_the_items_of_a_map_are_counted() -> None:
     state = fold(log)
     assert state.outcomes(state.maps["m*:1"]) == (1, 1)
     assert [(wait.done, wait.total) for wait in state.waits() if wait.kind == "map"] == [(2, 4)]
+
+
+def child_started(child: str = "c:1", **more: Any) -> e.ChildStarted:
+    return e.ChildStarted(
+        at=7, child=child, name="c", run_id="r", digest="d", version="1", input="{}", **more
+    )
+
+
+def test_a_child_is_open_until_it_has_ended() -> None:
+    state = fold([STARTED, child_started(), child_started("c:2", on_parent_close="abandon")])
+    assert [(each.id, each.order, each.on_parent_close) for each in state.open_children()] == [
+        ("c:1", 2, "cancel"),
+        ("c:2", 3, "abandon"),
+    ]
+    assert state.waits()[0] == Wait(kind="child", id="c:1", name="c", since=7)
+    state.apply(e.ChildCancelRequested(at=8, child="c:1", name="c", reason="why"))
+    assert state.children["c:1"].reason == "why"
+    state.apply(e.ChildEnded(at=9, child="c:1", name="c", run_id="r", status="cancelled"))
+    assert [each.id for each in state.open_children()] == ["c:2"]
+
+
+def test_a_child_that_could_not_begin_has_ended_without_a_start() -> None:
+    refused = e.ChildEnded(at=7, child="c:1", name="c", run_id="r", status="refused", error=FAILURE)
+    state = fold([STARTED, refused])
+    assert (state.children["c:1"].order, state.open_children()) == (0, [])
+
+
+def test_a_retry_forgets_children_that_were_cancelled_with_the_run() -> None:
+    ended = e.ChildEnded(at=9, child="c:3", name="c", run_id="r", status="completed", result="1")
+    state = fold(
+        [
+            STARTED,
+            child_started(),
+            child_started("c:2", on_parent_close="abandon"),
+            child_started("c:3"),
+            ended,
+            e.RunFailed(at=10, error=FAILURE),
+            e.RunRetried(at=11, request_id="q"),
+        ]
+    )
+    assert set(state.children) == {"c:2", "c:3"}
+    generations = [state.lives.child_generation(child) for child in ("c:1", "c:2", "c:3")]
+    assert generations == [2, 1, 1]
+
+
+def test_a_run_that_goes_on_has_ended() -> None:
+    state = fold([STARTED, e.RunContinued(at=9, next="n", version="2", input="{}", digest="d")])
+    assert (state.status, state.terminal) == ("continued", True)
+    with pytest.raises(CorruptHistory):
+        state.apply(e.RunRetried(at=10, request_id="q"))
