@@ -630,3 +630,17 @@ def test_items_of_a_map_wait_for_input_too(flow: Any) -> None:
         assert env.get(run).status is RunStatus.SUSPENDED
         put(env, run, "go", True)
         assert env.result(run) == [0, 1, 2]
+
+
+def test_a_fork_knows_what_was_sent_before_it_and_takes_what_comes() -> None:
+    with Environment() as env:
+        run = env.start(sign_off)
+        env.run_until_idle()
+        put(env, run, "other", 1)
+        put(env, run, "approved", "Ada")
+        fork = env.wait_for(env.client.fork(run.id, at=4))
+        env.run_until_idle()
+        assert env.get(fork).status is RunStatus.SUSPENDED
+        assert [wait.reason for wait in env.get(fork).waiting] == ["waiting on sign-off"]
+        put(env, fork, "approved", "Grace")
+        assert env.result(fork) == "draft by Grace"
