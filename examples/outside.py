@@ -15,6 +15,7 @@ from pathlib import Path
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS requests (kind TEXT, key TEXT);
 CREATE TABLE IF NOT EXISTS effects (kind TEXT, key TEXT, what TEXT, PRIMARY KEY (kind, key));
+CREATE TABLE IF NOT EXISTS outages (kind TEXT PRIMARY KEY, left INTEGER);
 """
 
 
@@ -28,13 +29,30 @@ class Outside:
         self._database.executescript(_SCHEMA)
 
     def request(self, kind: str, key: str, what: str) -> str:
-        """Have something done once per kind and key. Returns its receipt."""
+        """Have something done once per kind and key. Returns its receipt.
+
+        Raises `ConnectionError` during an outage.
+        """
         with self._lock:
             self._database.execute("INSERT INTO requests VALUES (?, ?)", (kind, key))
+            taken = "UPDATE outages SET left = left - 1 WHERE kind = ? AND left > 0"
+            if self._database.execute(taken, (kind,)).rowcount:
+                raise ConnectionError(f"{kind}: nobody answers")
             self._database.execute(
                 "INSERT INTO effects VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (kind, key, what)
             )
         return hashlib.sha256(f"{kind}|{key}".encode()).hexdigest()[:8]
+
+    def fail(self, kind: str, times: int) -> None:
+        """Have the next requests of a kind come to nothing."""
+        with self._lock:
+            self._database.execute("INSERT OR REPLACE INTO outages VALUES (?, ?)", (kind, times))
+
+    def done(self) -> list[str]:
+        """The kinds of all that was really done, in order."""
+        with self._lock:
+            query = "SELECT kind FROM effects ORDER BY rowid"
+            return [kind for (kind,) in self._database.execute(query).fetchall()]
 
     def requests(self, kind: str) -> int:
         """How often something of this kind was asked for."""

@@ -1,4 +1,4 @@
-"""The examples as the tests drive them: start once, answer whatever is asked, see the end."""
+"""The examples as the tests drive them: start once, answer whatever is asked, let time pass."""
 
 from __future__ import annotations
 
@@ -9,11 +9,28 @@ from typing import Any
 
 from examples.agent.workflow import assist
 from examples.approval.workflow import Order, refund
+from examples.orders import workflow as orders
+from examples.trip import workflow as trips
 from stepwell.authoring.decorators import Workflow
-from stepwell.client import RunHandle
+from stepwell.client import PendingHook, RunHandle
 from stepwell.testing import Environment
 
 ORDER = Order(number="A-1", customer="C-17", amount=Decimal("48.50"), complaint="arrived broken")
+LAMPS = orders.Order(
+    number="B-1",
+    customer="C-17",
+    lines=tuple(
+        orders.Line(order="B-1", article=article, quantity=2, price=Decimal("9.50"))
+        for article in ("red lamp", "blue lamp", "chair")
+    ),
+)
+TRIP = trips.Trip(traveller="T-5", place="Oslo", most=390)
+#: What is answered on the way to an offer of a trip. One of the companies does not answer.
+TO_THE_OFFER = {
+    "vacancy@Harbour Inn": {"free": False},
+    "vacancy@Park House": {"free": True},
+    "price@Fjord Cars": {"price": 50},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,20 +38,87 @@ class Example:
     """An example, and what is answered to its hooks, by the end of the hook's id."""
 
     workflow: Workflow[..., Any]
-    argument: Any
+    input: Mapping[str, Any]
     answers: Mapping[str, Any]
+    #: Effects that it has had in the end, by kind, whatever died; and none else of `SOMETIMES`.
+    effects: Mapping[str, int]
+    #: How often it waits, for an answer or for time.
+    waits: int
+    #: Steps that put something out.
+    streams: tuple[str, ...] = ()
 
 
+#: What is undone, where it has to be.
+SOMETIMES = (
+    "stock released",
+    "money refunded",
+    "flight cancelled",
+    "room cancelled",
+    "car cancelled",
+    "insurance cancelled",
+    "money returned",
+    "tickets voided",
+)
+OFFERED = {
+    "fare asked": 4,
+    "flight booked": 1,
+    "hotel asked": 2,
+    "room booked": 1,
+    "company asked": 2,
+    "car ordered": 1,
+    "insured": 1,
+    "offer sent": 1,
+    "traveller told": 1,
+}
 EXAMPLES = {
     "approval": Example(
         workflow=refund,
-        argument=ORDER,
+        input={"order": ORDER},
         answers={"approval:1": {"approved": True, "reviewer": "the reviewer"}},
+        effects={"draft": 1, "review asked": 1, "payment": 1, "confirmation": 1},
+        waits=1,
     ),
     "agent": Example(
         workflow=assist,
-        argument="a flight to Oslo",
+        input={"wish": "a flight to Oslo"},
         answers={"visitor@call-3": {"text": "aisle"}, "visitor@call-4": {"text": "yes"}},
+        effects={"credit": 1, "seat held": 1},
+        waits=2,
+        streams=("converse:1",),
+    ),
+    "orders": Example(
+        workflow=orders.fulfil_order,
+        input={"order": LAMPS},
+        answers={"payment:1": {"paid": True, "reference": "P-8"}},
+        effects={
+            "stock reserved": 2,
+            "payment asked": 1,
+            "parcel packed": 1,
+            "carrier booked": 1,
+            "scan asked": 3,
+            "customer told": 1,
+        },
+        waits=3,
+    ),
+    "trip": Example(
+        workflow=trips.book_trip,
+        input={"trip": TRIP},
+        answers={**TO_THE_OFFER, "offer:1": {"yes": True}},
+        effects={**OFFERED, "trip paid": 1, "tickets issued": 1},
+        waits=7,
+    ),
+    "declined trip": Example(
+        workflow=trips.book_trip,
+        input={"trip": TRIP},
+        answers={**TO_THE_OFFER, "offer:1": {"yes": False}},
+        effects={
+            **OFFERED,
+            "flight cancelled": 1,
+            "room cancelled": 1,
+            "car cancelled": 1,
+            "insurance cancelled": 1,
+        },
+        waits=7,
     ),
 }
 
@@ -42,19 +126,25 @@ EXAMPLES = {
 def started(env: Environment, example: Example) -> RunHandle[Any]:
     """The one run of an example in this deployment, started if it is not there."""
     client = env.client.with_options(idempotency_key="one")
-    run: RunHandle[Any] = env.wait_for(client.start(example.workflow, example.argument))
+    run: RunHandle[Any] = env.wait_for(client.start(example.workflow, **example.input))
     env.run_until_idle()
     return run
 
 
-def answer_all(env: Environment, example: Example) -> None:
-    """Answer every hook until none is open."""
-    while open_hooks := env.hooks():
-        answer_next(env, example)
-        assert env.hooks() != open_hooks
+def to_be_answered(example: Example, hooks: tuple[PendingHook, ...]) -> PendingHook | None:
+    """The hook that is answered next; None if none of them is."""
+    return next((each for each in hooks if end_of(each) in example.answers), None)
 
 
-def answer_next(env: Environment, example: Example) -> None:
-    """Answer the oldest open hook."""
-    hook = env.hooks()[0]
-    env.resume_hook(hook.token, example.answers[hook.hook_id.partition(">")[2]])
+def end_of(hook: PendingHook) -> str:
+    """The end of a hook's id: what it is called in its step, or in its run."""
+    return hook.hook_id.rpartition(">")[2]
+
+
+def go_on(env: Environment, example: Example) -> None:
+    """Answer the oldest hook that is answered; if there is none, let time pass."""
+    hook = to_be_answered(example, env.hooks())
+    if hook is None:
+        assert env.advance_to_next(), "nothing is waited for"
+    else:
+        env.resume_hook(hook.token, example.answers[end_of(hook)])

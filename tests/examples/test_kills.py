@@ -2,97 +2,129 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from examples.outside import Outside
+from examples.outside import Outside, connect
 from stepwell.client import RunHandle
 from stepwell.core.records import RunStatus
 from stepwell.testing import Environment
 from stepwell.testing.laws import check_run
-from tests.examples.given import EXAMPLES, Example, answer_all, answer_next, started
+from tests.examples.given import EXAMPLES, SOMETIMES, Example, go_on, started
 
-#: Requests that the workflows make, each with its effect once, whatever died.
-KINDS = {
-    "approval": ("draft", "review asked", "payment", "confirmation"),
-    "agent": ("credit", "seat held"),
-}
+START = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
 
-def leg(folder: Path, number: int) -> Environment:
-    """A new process's deployment on the same file, minutes after the one before.
+def leg(folder: Path, before: int) -> Environment:
+    """A new process's deployment on the same file, minutes after the one before, in milliseconds.
 
     By then the message that a killed process held is visible, and no deadline has passed.
     """
-    later = datetime(2030, 1, 1, 0, 5 * number, tzinfo=UTC)
-    return Environment(path=folder / "stepwell.sqlite3", seed=number, start=later)
+    start = datetime.fromtimestamp(before / 1000, UTC) + timedelta(minutes=5)
+    return Environment(path=folder / "stepwell.sqlite3", seed=before, start=start)
 
 
-def check_end(env: Environment, run: RunHandle[Any], name: str, world: Outside) -> None:
-    """The run ended well, and each thing was done once."""
+def check_end(env: Environment, run: RunHandle[Any], example: Example, world: Outside) -> None:
+    """The run ended well, each thing was done as often as it should, and nothing is left over."""
+    while env.advance_to_next():  # messages that the killed process had not given back
+        pass
     assert env.get(run).status is RunStatus.COMPLETED
-    for kind in KINDS[name]:
-        assert len(world.effects(kind)) == 1, kind
+    assert all(each.status.terminal for each in env.wait_for(env.client.list_runs()).items)
+    for kind in {*SOMETIMES, *example.effects}:
+        assert len(world.effects(kind)) == example.effects.get(kind, 0), kind
+    assert env.hooks() == ()
     check_run(env, run)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_leg_may_be_another_process(name: str, tmp_path: Path, world: Outside) -> None:
     example: Example = EXAMPLES[name]
-    for number in range(10):
-        with leg(tmp_path, number) as env:
+    before = START
+    for _ in range(example.waits):
+        with leg(tmp_path, before) as env:
             run = started(env, example)
-            if env.get(run).status.terminal:
-                check_end(env, run, name, world)
-                break
-            answer_next(env, example)
-    assert number == len(example.answers)
-    assert all(world.requests(kind) == 1 for kind in KINDS[name])
+            assert not env.get(run).status.terminal
+            go_on(env, example)
+            before = env.clock.now()
+    with leg(tmp_path, before) as env:
+        check_end(env, started(env, example), example, world)
+    for kind, times in example.effects.items():
+        assert world.requests(kind) == times, kind
 
 
-def killed(name: str, folder: Path, kind: str, occurrence: int) -> None:
-    """Work the example in another process, and kill that where it hangs."""
+def killed(name: str, folder: Path, kind: str, occurrence: int) -> int:
+    """Work the example in another process, and kill that where it hangs. Gives its time then."""
     command = [sys.executable, "-m", "tests.examples.process"]
     command += [name, str(folder), kind, str(occurrence)]
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline() == "hanging\n"
+            word, _, time = process.stdout.readline().partition(" ")
+            assert word == "hanging"
         finally:
             process.kill()
         assert process.wait() == -signal.SIGKILL
+    return int(time)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "occurrence"),
-    [
-        ("approval", "draft", 1),
-        ("approval", "review asked", 1),
-        ("approval", "waiting", 1),
-        ("approval", "payment", 1),
-        ("approval", "confirmation", 1),
-        ("agent", "credit", 1),
-        ("agent", "model turn", 2),
-        ("agent", "seat held", 1),
-        ("agent", "waiting", 1),
-        ("agent", "waiting", 2),
-    ],
-)
+def taken_over(name: str, folder: Path, time: int, world: Outside) -> None:
+    """Work the example to its end, from what a process that was killed then has left."""
+    example = EXAMPLES[name]
+    with leg(folder, time) as env:
+        run = started(env, example)
+        while not env.get(run).status.terminal:
+            go_on(env, example)
+        check_end(env, run, example, world)
+
+
+def kills() -> list[tuple[str, str, int]]:
+    """Where processes are killed: at each wait, and after the first effect of each kind."""
+    found = [("agent", "model turn", 2)]
+    for name, example in EXAMPLES.items():
+        if name != "declined trip":  # which is a trip up to there
+            found += [(name, "waiting", wait + 1) for wait in range(example.waits)]
+            found += [(name, kind, 1) for kind in example.effects]
+    undone = EXAMPLES["declined trip"].effects.keys() & SOMETIMES
+    return found + [("declined trip", kind, 1) for kind in sorted(undone)]
+
+
+@pytest.mark.parametrize(("name", "kind", "occurrence"), kills())
 def test_a_process_killed_for_good_is_taken_over_by_another(
     name: str, kind: str, occurrence: int, tmp_path: Path, world: Outside
 ) -> None:
-    killed(name, tmp_path, kind, occurrence)
-    with leg(tmp_path, 1) as env:
+    time = killed(name, tmp_path, kind, occurrence)
+    taken_over(name, tmp_path, time, world)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("chance", range(2))
+def test_a_process_killed_at_any_call_is_taken_over_by_another(
+    name: str, chance: int, tmp_path: Path
+) -> None:
+    drawn = random.Random(f"{name} {chance}")
+    calls = calls_of(name)
+    world = connect(tmp_path / "outside.sqlite3")
+    when = drawn.choice(["before", "after"])
+    time = killed(name, tmp_path, when, drawn.randint(1, calls))
+    taken_over(name, tmp_path, time, world)
+
+
+def calls_of(name: str) -> int:
+    """How many calls to store, queue and timers the turns of an example make."""
+    connect(":memory:")
+    with Environment() as env:
         run = started(env, EXAMPLES[name])
-        answer_all(env, EXAMPLES[name])
-        check_end(env, run, name, world)
+        while not env.get(run).status.terminal:
+            go_on(env, EXAMPLES[name])
+        return len(env.port_calls)
 
 
 def test_the_demo_proves_what_it_says() -> None:

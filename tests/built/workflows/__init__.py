@@ -1,4 +1,6 @@
 """The workflows of the deployment that tests run: the examples."""
 
 import examples.agent.workflow
-import examples.approval.workflow  # noqa: F401
+import examples.approval.workflow
+import examples.orders.workflow
+import examples.trip.workflow  # noqa: F401

@@ -314,6 +314,17 @@ class Environment:
         self.clock.move_to(time)
         self.run_until_idle()
 
+    def advance_to_next(self) -> bool:
+        """Let time pass until something comes due, and work until idle. Whether there was anything.
+
+        What comes due is a timer, or a message that is held back.
+        """
+        due = self._next()
+        if due is not None:
+            self.clock.move_to(due)
+            self.run_until_idle()
+        return due is not None
+
     def next_timer(self, run: RunHandle[Any]) -> Millis | None:
         """When the run's next timer is due, None if it has none."""
         return self.wait_for(self._local.timers.next_due(run.id))
@@ -337,9 +348,8 @@ class Environment:
         """Work, letting time pass as far as timers ask for it, until the run ends or only waits
         for an answer."""
         self.run_until_idle()
-        while not self.get(run).status.terminal and (due := self._next()) is not None:
-            self.clock.move_to(due)
-            self.run_until_idle()
+        while not self.get(run).status.terminal and self.advance_to_next():
+            pass
         return self.result(run)
 
     def crash_at(self, call: int, when: Literal["before", "after"] = "before") -> None:
