@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
+
+from pydantic_core import to_jsonable_python
 
 from examples.outside import Outside
 from stepwell.authoring.decorators import Workflow
@@ -17,16 +21,15 @@ from stepwell.client import PendingHook, Recorded
 from stepwell.core.records import RunHeader, RunStatus
 from tests.deployed.pump import Deployment
 from tests.deployed.reply import Reply
-from tests.examples.given import EXAMPLES
+from tests.examples.given import EXAMPLES, SOMETIMES, end_of, to_be_answered
 from tests.laws import Sent, check_aws
 from tests.simulation.final import SEED, TIMES, as_read, normalise
 
 T = TypeVar("T")
 
-#: What the examples do outside, each once, and the steps that stream.
-KINDS = ("draft", "review asked", "payment", "confirmation", "credit", "model turn", "seat held")
-KINDS += ("tool run", "question", "note", "crush", "add")
-STREAMS = {"agent": ("converse:1",), "approval": ()}
+#: What is done outside, by the examples and by the small workflows.
+KINDS = ("model turn", "tool run", "question", "note", "crush", "add", *SOMETIMES)
+KINDS += tuple(sorted({kind for example in EXAMPLES.values() for kind in example.effects}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +62,22 @@ def start(
 
 def start_example(aws: Deployment, name: str) -> str:
     """The one run of an example in this deployment."""
-    argument = EXAMPLES[name].argument
-    if name == "approval":
-        return start(aws, "refund", "one", order=json.loads(argument.model_dump_json()))
-    return start(aws, "assist", "one", wish=argument)
+    example = EXAMPLES[name]
+    return start(aws, example.workflow, "one", **to_jsonable_python(example.input))
 
 
 def drive_example(aws: Deployment, name: str) -> str:
-    """Start an example, answer what it asks, and let all come to rest."""
-    run_id = start_example(aws, name)
+    """Start an example, answer what it asks, let time pass, and let all come to rest."""
+    example, run_id = EXAMPLES[name], start_example(aws, name)
     aws.settle()
-    answer_all(aws, run_id, EXAMPLES[name].answers)
+    while not header(aws, run_id).status.terminal:
+        hook = to_be_answered(example, open_hooks(aws))
+        if hook is None:
+            assert aws.advance_to_next(), "nothing is waited for"
+        else:
+            reply = answer(aws, hook, example.answers[end_of(hook)])
+            assert reply.status == 200, reply
+        aws.settle()
     return run_id
 
 
@@ -82,8 +90,8 @@ def answer_all(aws: Deployment, run_id: str, answers: Mapping[str, Any]) -> None
         aws.settle()
 
 
-def open_hooks(aws: Deployment, run_id: str) -> tuple[PendingHook, ...]:
-    """The open hooks of a run, with their tokens."""
+def open_hooks(aws: Deployment, run_id: str | None = None) -> tuple[PendingHook, ...]:
+    """The open hooks of a run, or of all, with their tokens."""
     return now(aws.client.list_hooks(run_id=run_id)).items
 
 
@@ -144,10 +152,16 @@ def final(aws: Deployment, run_id: str, world: Outside, *streams: str) -> Final:
     return Final(
         status=found.status,
         result=found.result,
-        events=normalise(history(aws, run_id), {**SEED, **TIMES}),
+        events=tuple(_in_order(normalise(history(aws, run_id), {**SEED, **TIMES}))),
         output={step: as_read(now(_output(aws, run_id, step))) for step in streams},
         effects={kind: world.effects(kind) for kind in KINDS},
     )
+
+
+def _in_order(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The events, where those that happen side by side may come in any order."""
+    for _, group in groupby(events, itemgetter("type")):
+        yield from sorted(group, key=repr)
 
 
 async def _output(aws: Deployment, run_id: str, step: str) -> list[Any]:

@@ -108,6 +108,14 @@ class Deployment:
             self.clock.move_to(due)
             self.run_until_idle()
 
+    def advance_to_next(self) -> bool:
+        """Move the clock on until something comes due. Whether there was anything."""
+        due = self._next_time()
+        if due is not None:
+            self.clock.move_to(due)
+            self.run_until_idle()
+        return due is not None
+
     def waiting(self, *names: str) -> list[Message]:
         """What is in the queues, or in these; by default what is held back by the inbox is not."""
         chosen = names or [name for name in self.queues.by_name if name != "InboxQueue"]
@@ -421,6 +429,9 @@ def _create(built: Built, queues: Queues) -> dict[str, str]:
         "STEPWELL_STEP_LIMIT": "4000",
         "STEPWELL_IDLE_HOP_LIMIT": "20",
         "STEPWELL_DEPTH_LIMIT": "10",
+        "STEPWELL_RETAIN_COMPLETED": "",
+        "STEPWELL_RETAIN_FAILED": "",
+        "STEPWELL_RETAIN_CANCELLED": "",
         "POWERTOOLS_SERVICE_NAME": "test",
         "POWERTOOLS_METRICS_NAMESPACE": "Stepwell",
         "POWERTOOLS_LOG_LEVEL": "INFO",
