@@ -24,8 +24,11 @@ from stepwell import (
     define_hook,
     hook,
     now,
+    patched,
     random,
     saga,
+    set_attributes,
+    set_context,
     sleep,
     start_child,
     step,
@@ -78,6 +81,11 @@ async def talk(n: int) -> AsyncIterator[str | Result[int]]:
 approval = define_hook("approval", Approval)
 
 
+@workflow(context=Order)
+async def carrying(order: Order) -> str:
+    return str(current.context.id)
+
+
 @workflow
 async def flow(order: Order, note: str | None = None) -> list[str]:
     assert_type(await charge(order), str)
@@ -86,6 +94,10 @@ async def flow(order: Order, note: str | None = None) -> list[str]:
     assert_type(await render.with_options(key="b").aio(order), bytes)
     async with saga() as undo:
         undo.add(charge, order)
+    assert_type(patched("check"), bool)
+    set_attributes({"stage": "charging", "amount": 2, "vip": True, "gone": None})
+    set_attributes({"stage": [1]})  # type: ignore[dict-item]
+    set_context(order)
     current.logger.info("charged", extra={"order": order.id})
     assert_type(await render.aio(order), bytes)
     assert_type(await ship(order), float)

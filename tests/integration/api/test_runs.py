@@ -6,8 +6,9 @@ import json
 from dataclasses import replace
 
 import pytest
+from pydantic import BaseModel
 
-from stepwell import RetryPolicy, shapes, step, workflow
+from stepwell import RetryPolicy, current, shapes, step, workflow
 from stepwell.api import http_api
 from stepwell.client import Client
 from stepwell.core.payload import Sizes
@@ -322,3 +323,22 @@ def test_runs_are_picked_by_tags_and_attributes(api: Api) -> None:
     assert [each["run_id"] for each in found] == [wanted]
     assert api.get("/v1/runs", query="attribute=zone%3Deu").json["runs"] == []
     assert api.get("/v1/runs", query="attribute=zone").code == "invalid_parameter"
+
+
+def test_a_start_gives_the_context(api: Api) -> None:
+    class Caller(BaseModel):
+        tenant: str = "none"
+
+    @workflow(context=Caller)
+    async def contextual() -> str:
+        tenant: str = current.context.tenant
+        return tenant
+
+    api.env.wait_for(api.client.publish([contextual.definition]))
+    answer = api.post("/v1/workflows/contextual/runs", {"context": {"tenant": "acme"}})
+    assert answer.status == 202, answer.text
+    assert answer.json["context"] == {"tenant": "acme"}
+    api.env.run_until_idle()
+    assert api.get(answer.headers["location"]).json["result"] == "acme"
+    large = api.post("/v1/workflows/contextual/runs", {"context": {"tenant": "x" * 20_000}})
+    assert (large.status, large.code) == (413, "value_too_large")

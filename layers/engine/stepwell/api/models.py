@@ -28,6 +28,9 @@ class StartRequest(_Model):
         default={}, description="The workflow's arguments by name; fits its `input_schema`."
     )
     tags: list[Tag] = Field(default=[], max_length=50, description="Remarks kept with the run.")
+    context: Any = Field(
+        default=None, description="What the run's context is at first, where its workflow has one."
+    )
 
 
 class CancelRequest(_Model):

@@ -178,7 +178,7 @@ class Runs:
         """
         event = request.resolved_event
         wanted = read_body(StartRequest, read_json(event, self._body_limit, optional=True))
-        client = self._starter(key, tuple(wanted.tags))
+        client = self._starter(key, wanted)
         handle = await client.start_named(workflow, wanted.input)
         request.context["run_id"] = handle.id
         headers = {"Location": f"{prefix(event)}/v1/runs/{handle.id}"}
@@ -186,9 +186,11 @@ class Runs:
             headers |= dict.fromkeys(REPLAYED, "true")
         return reply(await _shown(client, handle.id), status=202, headers=headers)
 
-    def _starter(self, key: str | None, tags: tuple[str, ...]) -> Client:
+    def _starter(self, key: str | None, wanted: StartRequest) -> Client:
         try:
-            return self._client().with_options(idempotency_key=key, tags=tags)
+            return self._client().with_options(
+                idempotency_key=key, tags=tuple(wanted.tags), context=wanted.context
+            )
         except (DefinitionError, UsageError) as error:
             # Texts that hold no valid Unicode; lengths have been looked at.
             raise Refusal("invalid_parameter", f"{error}.") from None

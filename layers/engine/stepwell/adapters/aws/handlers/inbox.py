@@ -144,6 +144,7 @@ async def _done(client: Client, asked: Asked, record: Record) -> str:
             options = client.with_options(
                 idempotency_key=f"sqs-{record.message_id}" if key is None else key,
                 tags=asked.tags,
+                context=asked.context,
             )
             return (await options.start_named(asked.workflow, asked.input)).id
         case ResumeHook():

@@ -1,6 +1,7 @@
 """What may be put on the inbox queue from outside, as JSON; `type` says which it is.
 
-    {"type": "start", "workflow": "…", "input": {…}, "idempotency_key": "…", "tags": ["…"]}
+    {"type": "start", "workflow": "…", "input": {…}, "idempotency_key": "…", "tags": ["…"],
+     "context": …}
     {"type": "resume_hook", "token": "…", "payload": …, "actor": "…"}
     {"type": "put_inbox", "run_id": "…", "key": "…", "value": …, "entry_id": "…", "actor": "…"}
     {"type": "resume", "run_id": "…", "actor": "…"}
@@ -35,6 +36,7 @@ class Start(_Outside):
     input: dict[str, Any] = Field(default_factory=dict, repr=False)
     idempotency_key: str | None = None
     tags: tuple[str, ...] = ()
+    context: Any = Field(default=None, repr=False)
 
 
 class ResumeHook(_Outside):
