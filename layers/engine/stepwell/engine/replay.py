@@ -241,11 +241,11 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
 
     def _take(self, identity: str, event: e.Event) -> Pending | None:
         """Who waits for an outcome; None when it was withdrawn: recorded, not delivered."""
-        pending = self.pending.get(identity)
+        pending = self.pending.pop(identity, None)
         if pending is not None:
             if self._lives.retried and self._is_superseded(pending.command, event):
+                self.pending[identity] = pending
                 return None
-            del self.pending[identity]
         elif identity not in self._asked:
             keyed = isinstance(event, _STEP_ENDS) and is_keyed_step(identity)
             if keyed or identity in self._lives.kept:
