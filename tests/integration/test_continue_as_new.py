@@ -149,7 +149,7 @@ def test_what_is_open_ends_with_the_run(env: Environment) -> None:
     env.advance("1h")
     assert env.result(run) == 1
     assert env.hooks() == ()
-    assert len(found(env, run, "HookClosed")) == 2
+    assert "left_open" in [each.name for each in found(env, run, "HookClosed")]
     page = env.wait_for(env.client.list_runs(workflow="cont.asks"))
     assert [each.status for each in page.items] == [RunStatus.CANCELLED]
     assert env.next_timer(run) is None
