@@ -174,6 +174,7 @@ RECORDINGS = (
     Recording(w.dispatched_blocking, (), _advance("1m")),
     # The process dies before it can say what came of the first attempt.
     Recording(w.dispatched_interrupted, (), _advance("1m"), crash_at=8),
+    Recording(w.mapped_away, (), _all(_answer("ask", "yes"), _advance("2m"), _answer("answer", 1))),
     Recording(w.mapped, (), _all(_answer("ask", "yes"), _answer("answer", 1))),
     Recording(w.dispatched_open, (), _answer("ask", "first")),
     Recording(w.remarked, (), _all(_advance("1m"), _answer("leave", True))),

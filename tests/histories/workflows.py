@@ -404,6 +404,28 @@ async def mapped() -> list[Any]:
     return [doubled, first.results, statuses, answer, await ticket.result()]
 
 
+@step(name="hist.item_away", dispatch="worker", retry=RetryPolicy(initial=0, jitter="none"))
+async def item_away(n: int) -> Any:
+    if n == 2:
+        raise FatalError("two")
+    if n == 3:
+        return [n, await step_hook("ask", key=str(n))]
+    return n
+
+
+@workflow(name="hist.mapped_away")
+async def mapped_away() -> list[Any]:
+    whole = await item_away.map([0, 1, 4, 5], max_concurrency=2)
+    found = await item_away.map(range(4), on_error="collect", key=lambda n: f"n{n}")
+    try:
+        async with asyncio.timeout(60):
+            await item_away.map([3])
+    except TimeoutError:
+        whole.append("late")
+    answer = await hook("answer")
+    return [whole, found.results, len(found.errors), answer]
+
+
 @workflow(name="hist.waiting")
 async def waiting() -> Any:
     await double(1)

@@ -127,8 +127,128 @@ ROWS = (
     ),
 )
 
+_AWAY = "tests/integration/test_dispatched_maps.py::"
+_DEATHS = "tests/integration/test_map_crashes.py::"
+_CRASH = "tests/simulation/test_crash_everywhere.py::test_a_crash_at_any_port_call_changes_nothing"
+
+DISPATCHED = (
+    Mutation(
+        id="item-outcome-stands",
+        module="engine/map_items.py",
+        was='    if known is not None and known.status != "started":\n',
+        becomes="    if False:\n",
+        protects="an item that has its outcome is not made again for a message that comes again",
+        killed_by=(f"{_DEATHS}test_an_item_that_has_its_outcome_is_not_made_again",),
+    ),
+    Mutation(
+        id="item-begun-once",
+        module="engine/map_items.py",
+        was="            if standing is not claim:  # the attempt was begun, by whomever\n",
+        becomes="            if False:\n",
+        protects="a step that runs at most once is not begun twice",
+        killed_by=(f"{_DEATHS}test_a_step_that_runs_at_most_once_is_not_begun_twice",),
+    ),
+    Mutation(
+        id="item-of-a-shard-called-off",
+        module="engine/map_items.py",
+        was="    if shard is None or shard.cancelled:\n        return AttemptEnd.NOTHING\n",
+        becomes="    if shard is None:\n        return AttemptEnd.NOTHING\n",
+        protects="what nobody waits for is not made",
+        killed_by=(f"{_DEATHS}test_an_item_of_a_shard_that_is_called_off_is_not_made",),
+    ),
+    Mutation(
+        id="item-not-before-it-is-due",
+        module="engine/map_items.py",
+        was="    if item.due is not None and item.due > now:\n",
+        becomes="    if False:\n",
+        protects="an attempt does not begin before its delay is over",
+        killed_by=(f"{_DEATHS}test_a_message_that_comes_too_early_is_put_off",),
+    ),
+    Mutation(
+        id="item-that-is-done-goes-on",
+        module="engine/map_items.py",
+        was="        await after.go_on(shard, end_of(shard, item.index))\n",
+        becomes="",
+        protects="what a dead process left out after an outcome is done by who comes after it",
+        killed_by=(
+            f"{_CRASH}[map elsewhere]",
+            f"{_DEATHS}test_a_crash_between_two_shards_leaves_nothing_out",
+        ),
+    ),
+    Mutation(
+        id="item-long-delay-is-handed-over",
+        module="engine/map_items.py",
+        was="            if delay <= LONGEST_DELAY and not",
+        becomes="            if not",
+        protects="a delay that no queue can keep is one of the run's timers",
+        killed_by=(f"{_AWAY}test_a_long_delay_is_a_timer_of_the_run",),
+    ),
+    Mutation(
+        id="map-sent-by-who-comes-after",
+        module="engine/dispatched_maps.py",
+        was="    return turn.header.last_event < known.order\n",
+        becomes="    return False\n",
+        protects="items whose messages a dead turn did not send are sent by the next one",
+        killed_by=(
+            f"{_DEATHS}test_the_rows_of_a_map_are_put_once_though_its_first_turn_dies",
+            f"{_CRASH}[map elsewhere]",
+        ),
+    ),
+    Mutation(
+        id="map-unheard-of",
+        module="engine/dispatched_maps.py",
+        was="    return bool(touched) and max(touched) + UNHEARD <= turn.ports.clock.now()\n",
+        becomes="    return bool(touched)\n",
+        protects="a wake-up does not make items twice that are under way",
+        killed_by=(f"{_DEATHS}test_a_wake_up_alone_sends_nothing_again",),
+    ),
+    Mutation(
+        id="map-lost-for-good",
+        module="engine/dispatched_maps.py",
+        was="    return bool(touched) and max(touched) + UNHEARD <= turn.ports.clock.now()\n",
+        becomes="    return False\n",
+        protects="a map whose messages are gone does not wait for ever",
+        killed_by=(f"{_DEATHS}test_messages_that_are_gone_are_sent_again_after_an_hour",),
+    ),
+    Mutation(
+        id="map-left-items-are-called-off",
+        module="engine/settle.py",
+        was="    await dispatched_maps.call_off(turn, dispatched_maps.called_off(turn))\n",
+        becomes="",
+        protects="items that are not needed any more are not made",
+        killed_by=(f"{_AWAY}test_a_map_that_is_not_waited_for_any_more_is_called_off",),
+    ),
+    Mutation(
+        id="map-items-fit",
+        module="engine/fan_out.py",
+        was="        if known is not None and known.started.digest != wanted:\n",
+        becomes="        if False:\n",
+        protects="code that maps over other items does not go on",
+        killed_by=(f"{_AWAY}test_other_items_block_a_run",),
+    ),
+    Mutation(
+        id="map-answers-wait-for-the-item",
+        module="core/decide.py",
+        was=" and not state.is_item_elsewhere(row.step)",
+        becomes="",
+        protects="an answer that comes before the run knows of the item is not lost",
+        killed_by=(f"{_AWAY}test_an_answer_that_comes_before_the_run_knows_of_the_item",),
+    ),
+    Mutation(
+        id="map-hooks-of-items-stay-open",
+        module="engine/settle.py",
+        was='    return owner in pending or owner.partition("#")[0] in pending\n',
+        becomes="    return owner in pending\n",
+        protects="the hook of an item is not closed before the run knows of the item",
+        killed_by=(
+            f"{_DEATHS}test_the_hook_of_an_item_stays_open_until_the_run_knows_of_the_item",
+        ),
+    ),
+)
+
 MUTATIONS = (
     *ROWS,
+    *DISPATCHED,
     Mutation(
         id="map-lanes",
         module="engine/lanes.py",

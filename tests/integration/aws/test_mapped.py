@@ -123,6 +123,6 @@ def test_each_item_costs_as_much_as_the_one_before(flow: Any) -> None:
     few, more = bill_of(flow, 20), bill_of(flow, 40)
     assert more.turns == few.turns == 2
     assert more.messages - few.messages == 20
-    assert more.read - few.read == 20
+    assert 20 <= more.read - few.read <= 21
     # Two units for each item; the map's own events grow by a KB now and then.
     assert 40 <= more.written - few.written <= 42
