@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from stepwell import (
     FatalError,
     MapFailed,
+    Result,
     RetryableError,
     RetryPolicy,
     StepFailed,
@@ -18,11 +21,13 @@ from stepwell import (
     hook,
     load_step_checkpoint,
     save_step_checkpoint,
+    set_context,
     sleep,
     step,
     step_hook,
     workflow,
 )
+from stepwell.authoring.guards import of_this_process
 from stepwell.core.payload import Sizes
 from stepwell.core.records import RunStatus
 from stepwell.errors import RunFailed
@@ -30,6 +35,7 @@ from stepwell.testing import Environment
 from tests.integration.attempts import turns_only
 from tests.integration.histories import found, kinds
 
+OBSERVE = {"power": "observe"}
 ONCE = RetryPolicy(max_attempts=1)
 AT_ONCE = RetryPolicy(initial=0, jitter="none")
 
@@ -418,3 +424,103 @@ def test_an_item_that_is_too_large_fails_its_map() -> None:
     sizes = Sizes(inline_limit=200, hard_limit=1_000)
     with Environment(sizes=sizes) as env, pytest.raises(RunFailed, match="PayloadTooLarge"):
         env.run(flow)
+
+
+def test_items_have_the_guards_of_their_run() -> None:
+    asked: list[str] = []
+
+    def guard(payload: dict[str, Any]) -> dict[str, Any]:
+        asked.append(payload["key"])
+        if payload["args"] == [2]:
+            return {"power": "replace", "result": 20}
+        return {"power": "block", "reason": "three"} if payload["args"] == [3] else OBSERVE
+
+    @step(dispatch="worker")
+    async def double(n: int) -> int:
+        return 2 * n
+
+    @workflow
+    async def flow() -> list[Any]:
+        found = await double.map([1, 2, 3], on_error="collect")
+        return [found.results, [type(error).__name__ for error in found.errors]]
+
+    with Environment() as env:
+        guards = of_this_process(guard, (), "n")
+        run = env.wait_for(env.client.with_guards(guards).start(flow))
+        env.run_until_idle()
+        assert env.result(run) == [[2, 20], ["StepBlocked"]]
+    assert sorted(asked) == [f"double*:1#{n}" for n in range(3)]
+
+
+class Caller(BaseModel):
+    tenant: str = "none"
+
+
+def test_items_read_the_context_of_their_run(env: Environment) -> None:
+    @step(dispatch="worker")
+    async def reads(n: int) -> str:
+        return f"{n} {current.context.tenant}"
+
+    @workflow(context=Caller)
+    async def flow() -> list[str]:
+        before = await reads.map([1], max_concurrency=1)
+        set_context(Caller(tenant="later"))
+        return before + await reads.map([2])
+
+    client = env.client.with_options(context=Caller(tenant="first"))
+    run = env.wait_for(client.start(flow))
+    env.run_until_idle()
+    assert env.result(run) == ["1 first", "2 later"]
+
+
+def test_items_read_the_inbox_of_their_run(env: Environment) -> None:
+    @step(dispatch="worker")
+    async def reads(n: int) -> str:
+        return f"{n} {current.run.inbox.get('note')}"
+
+    @workflow
+    async def flow() -> list[str]:
+        await hook("go")
+        return await reads.map([1])
+
+    run = env.start(flow)
+    env.run_until_idle()
+    env.wait_for(env.client.put_inbox(run.id, "note", "x" * 20_000))
+    env.resume_hook(env.hooks(run)[0].token)
+    assert env.result(run) == [f"1 {'x' * 20_000}"]
+
+
+def test_a_map_with_options_of_its_own(env: Environment) -> None:
+    tried: list[int] = []
+
+    @step(dispatch="worker", retry=ONCE)
+    async def shaky(n: int) -> int:
+        tried.append(n)
+        if len(tried) < 3:
+            raise ValueError("not yet")
+        return n
+
+    @workflow
+    async def flow() -> list[int]:
+        return await shaky.with_options(retry=RetryPolicy(initial=0, jitter="none")).map([5])
+
+    run = env.start(flow)
+    env.run_until_idle()
+    assert env.result(run) == [5]
+    assert tried == [5, 5, 5]
+
+
+def test_a_step_that_streams_is_dispatched_item_by_item(env: Environment) -> None:
+    @step(dispatch="worker", stream=True)
+    async def spoken(n: int) -> AsyncIterator[str | Result[int]]:
+        yield "word"
+        yield Result(n)
+
+    @workflow
+    async def flow() -> list[int]:
+        return await spoken.map([1, 2])
+
+    run = env.start(flow)
+    env.run_until_idle()
+    assert env.result(run) == [1, 2]
+    assert [chunk.value for chunk in env.output(run, "spoken*:1#1")] == ["word"]

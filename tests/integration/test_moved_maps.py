@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from stepwell import FatalError, RetryPolicy, current, hook, step, workflow
+from stepwell import (
+    FatalError,
+    RetryPolicy,
+    Suspend,
+    current,
+    hook,
+    sleep,
+    step,
+    step_hook,
+    workflow,
+)
 from stepwell.client import RunHandle
 from stepwell.core.payload import Sizes
 from stepwell.core.records import RunStatus
@@ -30,6 +41,35 @@ async def repeat(text: str) -> str:
 async def flow() -> list[Any]:
     lengths = [len(each) for each in await repeat.map(["a" * 500, "b", "c" * 700])]
     return [lengths, await hook("after")]
+
+
+@step(name="moved.last", retry=RetryPolicy(max_attempts=1))
+async def last() -> str:
+    if "last" in BROKEN:
+        raise FatalError("last")
+    return "last"
+
+
+@workflow(name="moved.mapped_first")
+async def mapped_first() -> list[Any]:
+    lengths = [len(each) for each in await repeat.map(["a" * 500, "b"])]
+    return [lengths, await last()]
+
+
+@step(name="moved.asks", dispatch="worker")
+async def asks(n: int) -> str:
+    answer: str = await step_hook("answer", key=str(n))
+    return f"{n} {answer}"
+
+
+@workflow(name="moved.suspends")
+async def suspends() -> list[Any]:
+    found = await repeat.map(["a", "b"])
+    asked = asyncio.create_task(asks.map([1, 2]))  # type: ignore[arg-type]
+    await sleep("1m")
+    if current.run.inbox.get("go") is None:
+        raise Suspend("go")
+    return [found, await asked]
 
 
 @pytest.fixture
@@ -111,3 +151,30 @@ def test_a_retried_run_maps_anew(env: Environment) -> None:
     BROKEN.clear()
     env.wait_for(env.client.retry(run.id))
     assert answered(env, run) == [[1_000, 2, 1_400], "yes"]
+
+
+def test_a_retried_run_keeps_a_map_that_had_succeeded(env: Environment) -> None:
+    BROKEN.add("last")
+    run = env.start(mapped_first)
+    env.run_until_idle()
+    assert env.get(run).status is RunStatus.FAILED
+    BROKEN.clear()
+    env.wait_for(env.client.retry(run.id))
+    env.run_until_idle()
+    assert env.result(run) == [[1_000, 2], "last"]
+    assert len(MADE) == 2
+
+
+def test_a_workflow_that_begins_again_finds_what_its_maps_came_to(env: Environment) -> None:
+    run = env.start(suspends)
+    env.advance("2m")
+    made = len(MADE)
+    assert made == 2
+    hooks = env.hooks(run)
+    assert len(hooks) == 2
+    env.wait_for(env.client.put_inbox(run.id, "go", "on"))
+    env.run_until_idle()
+    for pending in env.hooks(run):
+        env.resume_hook(pending.token, "yes")
+    assert env.result(run) == [["aa", "bb"], ["1 yes", "2 yes"]]
+    assert len(MADE) == made

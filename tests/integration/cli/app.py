@@ -239,3 +239,15 @@ async def rounds(left: int) -> str:
     if left:
         continue_as_new(left - 1)
     return "done"
+
+
+@step(name="asked_away", dispatch="worker")
+async def asked_away(n: int) -> int:
+    """Waits in its middle, apart from the first one."""
+    return n if n == 0 else int(await step_hook("number", key=str(n)))
+
+
+@workflow
+async def maps_away() -> list[int]:
+    """Goes over items elsewhere."""
+    return await asked_away.map(range(3))

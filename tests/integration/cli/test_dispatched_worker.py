@@ -55,3 +55,10 @@ def test_a_second_worker_leaves_an_attempt_alone_that_outlasts_its_lease(shell: 
     assert (shell.folder / "door.entries").read_text().split() == ["entered"]
     first.send(signal.SIGTERM)
     assert first.end().code == 0
+
+
+def test_a_run_shows_how_far_its_map_has_come(shell: Shell) -> None:
+    run = shell.started("app:maps_away")
+    [wait] = [each for each in shell.run_of(run["run_id"])["waiting"] if each["kind"] == "map"]
+    assert (wait["done"], wait["total"]) == (1, 3)
+    assert "1 of 3 done" in shell("runs", "show", run["run_id"]).out

@@ -80,7 +80,11 @@ def timer_goes(state: str | None, event: str) -> str | None:
 
 
 def map_goes(state: str | None, event: str) -> str | None:
-    return {(None, "MapStarted"): "started", ("started", "MapEnded"): "ended"}.get((state, event))
+    return {
+        (None, "MapStarted"): "started",
+        ("started", "MapEnded"): "ended",
+        ("ended", "MapStarted"): "started",
+    }.get((state, event))
 
 
 def child_goes(state: str | None, event: str) -> str | None:

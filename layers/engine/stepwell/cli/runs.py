@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -143,10 +144,22 @@ def show(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
     """Show one run: status, input, result or error, and what it waits for."""
     out = Output(as_json=as_json)
     with target.open_existing() as opened:
-        header = asyncio.run(opened.client.get(run))
+        header = asyncio.run(_with_progress(opened.client, run))
     show_run(out, header)
     if not as_json and any(wait.kind == "hook" for wait in header.waiting):
         talk(f"its open hooks: stepwell hooks list --run {run}{target.flag}")
+
+
+async def _with_progress(client: Client, run: str) -> RunHeader:
+    """The run, with how far its maps have come by now."""
+    header = await client.get(run)
+    if not any(wait.away for wait in header.waiting):
+        return header
+    come = {each.id: each.completed + each.failed for each in await client.progress(run)}
+    waiting = tuple(
+        replace(wait, done=come.get(wait.id)) if wait.away else wait for wait in header.waiting
+    )
+    return replace(header, waiting=waiting)
 
 
 def show_run(out: Output, header: RunHeader) -> None:

@@ -44,7 +44,7 @@ STEP: Table = {
 MAP: Table = {
     None: {"MapStarted": "started"},
     "started": {"MapEnded": "ended"},
-    "ended": {},
+    "ended": {"MapStarted": "started"},
 }
 
 _HOOK_ENDS = {

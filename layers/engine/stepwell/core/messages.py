@@ -203,6 +203,7 @@ class MapItem(_Message):
     says is repeated here. `input` is the item's, and `item` its index or key; both are looked up in
     the shard's row where a lane takes one item after the other. It is not to be made before `due`.
     `fail_at` and `enough_at` are how many failures or results of the whole map its run waits for.
+    `inbox` says that the run has one, which its steps may read.
     """
 
     type: Literal["map_item"] = "map_item"
@@ -223,6 +224,7 @@ class MapItem(_Message):
     context: Payload | None = None
     workflow: str = ""
     guards: Guards | None = None
+    inbox: bool = Field(default=False, exclude_if=lambda inbox: not inbox)
 
 
 #: What the step queue holds.

@@ -91,7 +91,8 @@ class TimerState:
 class MapState:
     """One map of a step over items. `order` is the number of the event that `started` it.
 
-    `left` is the number of the event that ended it while items of it could still be made, else 0.
+    `left` is the number of the event that ended it while items of it could still be made, else 0;
+    `told` says that its end has outcomes.
     """
 
     id: str
@@ -102,6 +103,7 @@ class MapState:
     order: int
     started: MapStarted
     left: int = 0
+    told: bool = False
 
     @property
     def dispatched(self) -> bool:

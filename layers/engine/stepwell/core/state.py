@@ -246,8 +246,11 @@ def _run_retried(state: RunState, event: e.RunRetried) -> None:
                 lives.restarted[timer.id] = event.at
             del state.timers[timer.id]
             redo.add(timer.id)
-    redo |= set(state.maps)  # they start anew, with what their items have left
-    state.maps.clear()
+    for each in list(state.maps.values()):
+        # Others start anew, with what their items have left.
+        if each.id in redo or not each.told:
+            del state.maps[each.id]
+            redo.add(each.id)
     for hook in state.hooks.values():
         if _is_asked_again(hook, redo):
             lives.open_again(hook.id, hook.step)
@@ -258,7 +261,7 @@ def _run_retried(state: RunState, event: e.RunRetried) -> None:
             del state.children[child.id]
             lives.start_again(child.id)
             redo.add(child.id)
-    kept = {*state.steps, *state.timers, *state.hooks, *state.children}
+    kept = {*state.steps, *state.maps, *state.timers, *state.hooks, *state.children}
     lives.begin(number, redo, kept, (state.at, event.at))
 
 
@@ -405,10 +408,10 @@ def _step_cancelled(state: RunState, event: e.StepCancelled) -> None:
 def _map(state: RunState, event: e.MapStarted | e.MapEnded) -> None:
     known = state.maps.get(event.map)
     status = follow(MAP, None if known is None else known.status, event.type, event.map)
-    if known is not None:
+    if known is not None and isinstance(event, e.MapEnded):
         known.status = status
-        if isinstance(event, e.MapEnded) and event.left:
-            known.left = state.last + 1
+        known.left = state.last + 1 if event.left else 0
+        known.told = event.outcomes is not None
     elif isinstance(event, e.MapStarted):
         state.maps[event.map] = MapState(
             event.map, event.name, status, event.at, event.total, state.last + 1, event

@@ -203,6 +203,7 @@ def _template(turn: TurnContext, known: MapState) -> MapItem:
         context=started.context,
         workflow=turn.header.workflow,
         guards=turn.state.guards,
+        inbox=bool(turn.state.inbox),
     )
 
 

@@ -26,6 +26,7 @@ from stepwell.core.records import Payload
 from stepwell.core.state import RunState
 from stepwell.engine.keyed import KeyedStep
 from stepwell.engine.loop import DeterministicLoop
+from stepwell.engine.past import Past
 from stepwell.engine.pending import Pending
 from stepwell.engine.remarks import Remarks
 from stepwell.errors import StepBlocked, StepFailed, StepInterrupted, StepTimeout, Suspended
@@ -51,6 +52,7 @@ class FanOut(RunContext):
     _state: RunState
     _over: bool
     _keyed: dict[str, KeyedStep]
+    _past: Past
     _early: dict[str, e.Event]
 
     @abstractmethod
@@ -156,6 +158,8 @@ class FanOut(RunContext):
     def _begin_map(self, command: StartMap) -> asyncio.Future[Any]:
         future = self.loop.create_future()
         self._ask_for(command, future)
+        for event in self._past.items.pop(command.id, ()):
+            self._adopt(event)
         known = self._state.maps.get(command.id)
         if known is not None and known.total != command.total:
             self._refuse(

@@ -30,7 +30,7 @@ from stepwell.core.overrides import overridden
 from stepwell.core.parts import StepState
 from stepwell.core.payload import codec, digest
 from stepwell.core.records import HookRow, Millis, Payload, RunHeader, RunStatus
-from stepwell.core.state import RunState
+from stepwell.core.state import RunState, fold
 from stepwell.engine.attempt import AttemptEnd, Means
 from stepwell.engine.chains import GuardChain, UnknownGuard, found
 from stepwell.engine.checkpoints import expire_checkpoint
@@ -144,6 +144,8 @@ class _Work:
         elif attempt > self._definition.retry.max_attempts:
             return await self._settle(key, (self._interrupted(command, attempt - 1),), 1)
         turn = self._context(command, key, attempt, message_id=message_id, again=again, left=left)
+        if self._item.inbox:
+            await self._read_inbox(turn)
         events = await self._run(command, key, turn)
         return None if events is None else await self._settle(key, events, revision)
 
@@ -249,6 +251,13 @@ class _Work:
             confirm=confirm,
             guards=self._guards(),
         )
+
+    async def _read_inbox(self, turn: TurnContext) -> None:
+        """Let the body see the inbox of its run. Of runs that have one, the log is read for it."""
+        rows = await turn.ports.store.load(turn.run_id)
+        state = fold(event for commit in rows.commits for event in commit.events)
+        turn.state.inbox.update(state.inbox)
+        turn.texts.update(await self._values.texts(state.inbox.values()))
 
     def _guards(self) -> GuardChain | None:
         if self._item.guards is None:

@@ -23,6 +23,7 @@ _OUTCOMES = (
     e.HookFailed,
     e.TimerFired,
     e.ChildEnded,
+    e.MapEnded,
 )
 ChildEvent = e.ChildStarted | e.ChildCancelRequested | e.ChildEnded
 
@@ -33,7 +34,8 @@ class Past:
 
     `known` are the ids of all that was recorded; `inbox` is what has come into it so far, later
     entries too. `children` holds what there is to be told of children that code has not asked for
-    since it began again. It changes as code asks and is told.
+    since it began again, `items` those of dispatched maps that the run has taken over. It changes
+    as code asks and is told.
     """
 
     outcomes: dict[str, e.Event] = field(default_factory=dict)
@@ -41,6 +43,7 @@ class Past:
     inbox: dict[str, Payload] = field(default_factory=dict)
     asked: deque[str] = field(default_factory=deque)
     children: dict[str, list[ChildEvent]] = field(default_factory=dict)
+    items: dict[str, list[e.StepStarted]] = field(default_factory=dict)
 
     def ask(self, identity: str) -> None:
         """Code asks for something."""
@@ -75,7 +78,10 @@ def before_epoch(history: Sequence[e.Event], epoch: int) -> tuple[Past, Sequence
             if isinstance(event, ChildEvent):
                 past.keep(event)
             elif isinstance(event, _OUTCOMES):
-                past.outcomes[identity] = event
+                if not isinstance(event, e.MapEnded) or event.outcomes is not None:
+                    past.outcomes[identity] = event
+            elif isinstance(event, e.StepStarted) and event.input is not None:
+                past.items.setdefault(identity.partition("#")[0], []).append(event)
         elif isinstance(event, e.InboxReceived):
             past.receive(event)
         elif isinstance(event, e.CancelRequested):

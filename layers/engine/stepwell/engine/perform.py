@@ -182,7 +182,7 @@ class Performer:
         if command.dispatched is not None:
             if known is None:
                 self._growth.ask(command)
-            if known is None or known.status == "started":
+            if known is None or not known.told:
                 self._maps.append(command)
         elif known is None:
             now = self._turn.journal.now()
@@ -195,7 +195,7 @@ class Performer:
         commands, self._maps = self._maps, []
         for command in commands:
             known = self._turn.state.maps.get(command.id)
-            if known is None:
+            if known is None or known.status == "ended":  # called off before, and wanted again
                 for event in await dispatched_maps.begin(self._turn, command):
                     self._record(event)
                 known = self._turn.state.maps[command.id]

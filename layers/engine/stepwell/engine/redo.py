@@ -80,10 +80,12 @@ class Trail:
 
     def _causes(self, error: BaseException) -> Iterator[str]:
         for each in _chain(error):
-            identity = self._timer if _is_timeout(each) else _subject(each)
-            if identity in self._marks:
-                assert identity is not None
-                yield identity
+            identity = (self._timer if _is_timeout(each) else _subject(each)) or ""
+            # An item of a dispatched map is no command of its own, the map is.
+            for one in (identity, identity.partition("#")[0]):
+                if one in self._marks:
+                    yield one
+                    break
 
     def _after(self, mark: _Mark) -> Iterator[str]:
         knowing = {**dict(islice(self._told, mark.told, None)), **mark.scopes}
@@ -109,6 +111,8 @@ def _knows(identity: str, knowing: Mapping[str, int]) -> bool:
 def _subject(error: BaseException) -> str | None:
     if isinstance(error, StepFailed):
         return error.step
+    if isinstance(error, MapFailed):
+        return error.map
     if isinstance(error, HookError):
         return error.hook
     child = getattr(error, "child_id", None) if isinstance(error, StepwellError) else None

@@ -172,6 +172,8 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         """
         deliver = _DELIVERED.get(event.type)
         if deliver is None or self.outcome is not None:
+            if isinstance(event, e.StepStarted) and event.input is not None:
+                self._adopt(event)
             return
         if isinstance(event, _DECISIONS) and event.step is not None:
             return  # it belongs to the step that holds the hook
@@ -271,10 +273,6 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
                 return
         pending.future.set_result(value)
 
-    def _step_started(self, event: e.StepStarted, _: Any) -> None:
-        if event.input is not None:
-            self._adopt(event)
-
     def _map_ended(self, event: e.MapEnded, _: Any) -> None:
         pending = self.pending.get(event.map)
         if pending is None or event.outcomes is None:
@@ -288,6 +286,8 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         except PayloadError as error:
             self._block_unfit(f"results of map {event.map!r}", error)
         else:
+            if any(status == "failed" for status, _ in found):
+                self._trail.failed(event.map, pending.scope)
             pending.future.set_result(found)
 
     def _block_unfit(self, what: str, error: PayloadError) -> None:
@@ -562,7 +562,6 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
 
 
 _DELIVERED: dict[str, Callable[[Replay, Any, Any], None]] = {
-    "StepStarted": Replay._step_started,
     "StepCompleted": Replay._step_completed,
     "MapEnded": Replay._map_ended,
     "StepFailed": Replay._step_failed,

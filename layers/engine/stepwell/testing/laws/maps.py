@@ -8,7 +8,7 @@ from stepwell.core import events as e
 
 
 def check_maps(events: Sequence[e.Event]) -> None:
-    """A map starts once, ends at most once after that, and has no more items than it started with.
+    """A map ends after it started, starts again only after that, and has no more items than it had.
 
     Its items come after its start; only what was begun before its end comes to anything after it.
     In another life of its run it starts anew.
@@ -21,7 +21,9 @@ def check_maps(events: Sequence[e.Event]) -> None:
             for kept in (items, totals, ended):
                 kept.clear()
         elif isinstance(event, e.MapStarted):
-            assert event.map not in totals, f"event {number}: map {event.map!r} starts again"
+            again = event.map in totals and event.map not in ended
+            assert not again, f"event {number}: map {event.map!r} starts again"
+            ended.discard(event.map)
             totals[event.map] = event.total
             items[event.map] = set()
         elif isinstance(event, e.MapEnded):
