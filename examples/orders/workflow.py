@@ -2,7 +2,8 @@
 
 Stock is reserved line by line, a payment provider answers through a token, a parcel is packed by a
 function of its own, and a child run hands it to a carrier and looks after it until it has arrived.
-Whatever the order ends as, the customer is told once, and nothing stays reserved or unpaid for.
+Whatever the order ends as, and whenever it is cancelled, the customer is told once, and neither
+stock nor money is kept for nothing.
 """
 
 from __future__ import annotations
@@ -82,7 +83,14 @@ class Fulfilment(BaseModel):
 async def fulfil_order(order: Order) -> Fulfilment:
     """Reserve, charge, pack and deliver an order, and tell the customer how it ended."""
     await check_order(order)
-    ended = await _fulfil(order)
+    try:
+        ended = await _fulfil(order)
+    except asyncio.CancelledError:
+        async with shield():  # a second cancel does not cut this off
+            await release.map(order.lines, key=_article)
+            await refund_payment(order)
+            await notify(order, "cancelled")
+        raise
     await notify(order, ended.status)
     return ended
 
@@ -98,22 +106,21 @@ async def _fulfil(order: Order) -> Fulfilment:
         return Fulfilment(status="sold out")
     lines = tuple(line for line, each in zip(order.lines, reserved, strict=True) if not each.error)
     amount = sum((line.quantity * line.price for line in lines), Decimal(0))
-    payment = await _paid(lines, amount)
-    if payment is None:
+    if not await _paid(amount):
         await release.map(lines, key=_article)
         return Fulfilment(status="unpaid")
     parcel = await pack.aio(order, lines)
     try:
         delivery = await start_child(deliver, parcel)
     except ChildFailed:
-        await refund_payment(payment, amount)
+        await refund_payment(order)
         return Fulfilment(status="lost")
     missing = tuple(line.article for line in order.lines if line not in lines)
     return Fulfilment(status="delivered", missing=missing, paid=amount, delivery=delivery)
 
 
-async def _paid(lines: tuple[Line, ...], amount: Decimal) -> Payment | None:
-    """The payment; None if the provider has refused it, or said nothing for half an hour."""
+async def _paid(amount: Decimal) -> bool:
+    """Whether it is paid; the provider may refuse, or say nothing for half an hour."""
     try:
         payment: Payment = await hook(
             "payment",
@@ -122,12 +129,8 @@ async def _paid(lines: tuple[Line, ...], amount: Decimal) -> Payment | None:
             payload_schema=Payment,
         )
     except HookTimeout:
-        return None
-    except asyncio.CancelledError:
-        async with shield():
-            await release.map(lines, key=_article)
-        raise
-    return payment if payment.paid else None
+        return False
+    return payment.paid
 
 
 def ask_for_payment(run_id: str, amount: Decimal, token: str) -> None:
@@ -173,10 +176,9 @@ def pack(order: Order, lines: tuple[Line, ...]) -> Parcel:
 
 
 @step(retry=PATIENT)
-async def refund_payment(payment: Payment, amount: Decimal) -> None:
-    """Give the money back."""
-    what = f"{amount} for {payment.reference}"
-    outside().request("money refunded", current.idempotency_key, what)
+async def refund_payment(order: Order) -> None:
+    """Have the provider give back what was paid, if anything was."""
+    outside().request("money refunded", current.idempotency_key, order.number)
 
 
 @step(retry=PATIENT)

@@ -1,4 +1,4 @@
-"""A room for a trip: hotels are asked one after the other, and each may take a day to answer."""
+"""A room for a trip: hotels are asked one after the other, and each has two days to answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def find_room(traveller: str, place: str) -> Room:
         vacancy = await hook(
             "vacancy",
             key=hotel,
-            timeout="1d",
+            timeout="2d",
             on_created=partial(ask_hotel, current.run_id, hotel),
             payload_schema=Vacancy,
             on_timeout="return",

@@ -44,6 +44,8 @@ class Example:
     effects: Mapping[str, int]
     #: How often it waits, for an answer or for time.
     waits: int
+    #: The hook at which the run is cancelled instead of an answer, by the end of its id.
+    cancelled_at: str | None = None
     #: Steps that put something out.
     streams: tuple[str, ...] = ()
 
@@ -107,10 +109,11 @@ EXAMPLES = {
         effects={**OFFERED, "trip paid": 1, "tickets issued": 1},
         waits=7,
     ),
-    "declined trip": Example(
+    "cancelled trip": Example(
         workflow=trips.book_trip,
         input={"trip": TRIP},
-        answers={**TO_THE_OFFER, "offer:1": {"yes": False}},
+        answers={**TO_THE_OFFER, "offer:1": None},
+        cancelled_at="offer:1",
         effects={
             **OFFERED,
             "flight cancelled": 1,
@@ -141,10 +144,12 @@ def end_of(hook: PendingHook) -> str:
     return hook.hook_id.rpartition(">")[2]
 
 
-def go_on(env: Environment, example: Example) -> None:
-    """Answer the oldest hook that is answered; if there is none, let time pass."""
+def go_on(env: Environment, run: RunHandle[Any], example: Example) -> None:
+    """Answer the oldest hook that is answered, or cancel at it; if there is none, let time pass."""
     hook = to_be_answered(example, env.hooks())
     if hook is None:
         assert env.advance_to_next(), "nothing is waited for"
+    elif end_of(hook) == example.cancelled_at:
+        env.cancel(run)
     else:
         env.resume_hook(hook.token, example.answers[end_of(hook)])

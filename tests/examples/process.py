@@ -58,11 +58,11 @@ def main(name: str, folder: str, kind: str, occurrence: str) -> None:
         world.use(HangingOutside(Path(folder) / "outside.sqlite3", kind, number, env))
         if kind == "before" or kind == "after":
             env.crash_at(number, kind)
-        started(env, example)
+        run = started(env, example)
         for waits in range(1, example.waits + 1):
             if kind == "waiting" and waits == number:
                 env.hang()
-            go_on(env, example)
+            go_on(env, run, example)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ def check_end(env: Environment, run: RunHandle[Any], example: Example, world: Ou
     """The run ended well, each thing was done as often as it should, and nothing is left over."""
     while env.advance_to_next():  # messages that the killed process had not given back
         pass
-    assert env.get(run).status is RunStatus.COMPLETED
+    cancelled = example.cancelled_at is not None
+    assert env.get(run).status is (RunStatus.CANCELLED if cancelled else RunStatus.COMPLETED)
     assert all(each.status.terminal for each in env.wait_for(env.client.list_runs()).items)
     for kind in {*SOMETIMES, *example.effects}:
         assert len(world.effects(kind)) == example.effects.get(kind, 0), kind
@@ -51,7 +52,7 @@ def test_every_leg_may_be_another_process(name: str, tmp_path: Path, world: Outs
         with leg(tmp_path, before) as env:
             run = started(env, example)
             assert not env.get(run).status.terminal
-            go_on(env, example)
+            go_on(env, run, example)
             before = env.clock.now()
     with leg(tmp_path, before) as env:
         check_end(env, started(env, example), example, world)
@@ -81,7 +82,7 @@ def taken_over(name: str, folder: Path, time: int, world: Outside) -> None:
     with leg(folder, time) as env:
         run = started(env, example)
         while not env.get(run).status.terminal:
-            go_on(env, example)
+            go_on(env, run, example)
         check_end(env, run, example, world)
 
 
@@ -89,11 +90,11 @@ def kills() -> list[tuple[str, str, int]]:
     """Where processes are killed: at each wait, and after the first effect of each kind."""
     found = [("agent", "model turn", 2)]
     for name, example in EXAMPLES.items():
-        if name != "declined trip":  # which is a trip up to there
+        if name != "cancelled trip":  # which is a trip up to there
             found += [(name, "waiting", wait + 1) for wait in range(example.waits)]
             found += [(name, kind, 1) for kind in example.effects]
-    undone = EXAMPLES["declined trip"].effects.keys() & SOMETIMES
-    return found + [("declined trip", kind, 1) for kind in sorted(undone)]
+    undone = EXAMPLES["cancelled trip"].effects.keys() & SOMETIMES
+    return found + [("cancelled trip", kind, 1) for kind in sorted(undone)]
 
 
 @pytest.mark.parametrize(("name", "kind", "occurrence"), kills())
@@ -123,7 +124,7 @@ def calls_of(name: str) -> int:
     with Environment() as env:
         run = started(env, EXAMPLES[name])
         while not env.get(run).status.terminal:
-            go_on(env, EXAMPLES[name])
+            go_on(env, run, EXAMPLES[name])
         return len(env.port_calls)
 
 

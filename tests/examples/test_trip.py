@@ -114,7 +114,7 @@ def test_no_room_takes_the_flight_back(stepwell_env: Environment, world: Outside
     run = begun(stepwell_env)
     stepwell_env.advance("3d")
     answer(stepwell_env, "vacancy@Harbour Inn", {"free": False})
-    stepwell_env.advance("1d")
+    stepwell_env.advance("2d")
     assert stepwell_env.result(run).status == "impossible"
     assert undone(world) == ["room cancelled", "flight cancelled"]
     check_over(stepwell_env, run)
