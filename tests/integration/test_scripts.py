@@ -324,8 +324,14 @@ def test_a_parameter_that_is_named_as_an_option_is_refused(tmp_path: Path) -> No
     def shadowed(journal_dir: str) -> str:
         return journal_dir
 
+    @workflow
+    def shadowed_wait(wait: str = "1h") -> str:
+        return wait
+
     with pytest.raises(UsageError, match="'journal_dir'"):
         shadowed.run(journal_dir=tmp_path)
+    with pytest.raises(UsageError, match="'wait'"):
+        shadowed_wait.run(wait="2h", journal_dir=tmp_path)
 
 
 @step(dispatch="worker")

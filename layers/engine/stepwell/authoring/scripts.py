@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, Literal, TypeVar
 
 from stepwell.authoring.context import RUN, STEP
@@ -127,7 +127,7 @@ class Scripted:
 
     def _refuse_shadowed(self) -> None:
         own = inspect.signature(self.definition.function).parameters
-        taken = [name for name in ("journal_dir", "prepare_step", "review_step") if name in own]
+        taken = [each.name for each in fields(ScriptOptions) if each.name in own]
         if taken:
             raise UsageError(
                 f"workflow {self.definition.name!r}: run(...) has an option {taken[0]!r} of its "
