@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[str, str, Any, int]] = {
     "bad cursor": ("GET", "/v1/runs?cursor=nonsense", None, 400),
     "bad limit": ("GET", "/v1/runs?limit=0", None, 422),
     "bad status": ("GET", "/v1/runs?status=NEW", None, 422),
-    "wrong method": ("DELETE", "/v1/runs/nothing", None, 405),
+    "wrong method": ("PATCH", "/v1/runs/nothing", None, 405),
     "look with a bad token": ("GET", "/hooks/nonsense", None, 404),
     "answer with a bad token": ("POST", "/hooks/k1.YQ.YQ.YQ", {}, 404),
 }
