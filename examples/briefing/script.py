@@ -3,6 +3,9 @@
     $ python -m examples.briefing.script "tea, coffee"
     $ stepwell runs inbox put RUN approved --value '"Ada"' --db briefing/stepwell.db
     $ python -m examples.briefing.script --resume RUN
+    $ stepwell hooks list --run RUN --db briefing/stepwell.db
+    $ stepwell hooks resume TOKEN --payload '"On tea"' --db briefing/stepwell.db
+    $ python -m examples.briefing.script --resume RUN
 
 Facts that were gathered are not gathered again. What `audit` is asked before each step goes to
 standard error, and it lets nothing secret out.
@@ -14,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell import Run, Suspend, current, step, step_guard, workflow
+from stepwell import Run, Suspend, ask, current, step, step_guard, workflow
 
 JOURNAL = "briefing"
 
@@ -45,10 +48,12 @@ def approve(lines: list[str]) -> str:
 
 @workflow(name="briefing")
 def briefing(topics: list[str]) -> str:
-    """Gather what is known of each topic, and have it signed off."""
+    """Gather what is known of each topic, have it signed off, and ask what it is called."""
     facts = gather.map(topics)
     lines = [f"{fact['topic']}: {fact['length']} letters" for fact in facts]
-    return f"{'; '.join(lines)} (signed off by {approve(lines)})"
+    by = approve(lines)
+    title = ask("Which title shall it have?", schema=str)
+    return f"{title}: {'; '.join(lines)} (signed off by {by})"
 
 
 def main(arguments: Sequence[str], journal_dir: str = JOURNAL) -> Run[Any]:

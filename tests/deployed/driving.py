@@ -21,7 +21,7 @@ from stepwell.client import PendingHook, Recorded
 from stepwell.core.records import RunHeader, RunStatus
 from tests.deployed.pump import Deployment
 from tests.deployed.reply import Reply
-from tests.examples.given import EXAMPLES, SOMETIMES, end_of, to_be_answered
+from tests.examples.given import EXAMPLES, SOMETIMES, end_of, to_be_answered, to_be_sent
 from tests.laws import Sent, check_aws
 from tests.simulation.final import SEED, TIMES, as_read, normalise
 
@@ -61,8 +61,14 @@ def start(
 
 
 def start_example(aws: Deployment, name: str) -> str:
-    """The one run of an example in this deployment."""
+    """The one run of an example in this deployment.
+
+    Guards are given by whoever has their code, which is nobody over HTTP.
+    """
     example = EXAMPLES[name]
+    if example.guards:
+        client = aws.client.with_options(idempotency_key="one", prepare_step=example.guards)
+        return now(client.start(example.workflow, **example.input)).id
     return start(aws, example.workflow, "one", **to_jsonable_python(example.input))
 
 
@@ -71,8 +77,14 @@ def drive_example(aws: Deployment, name: str) -> str:
     example, run_id = EXAMPLES[name], start_example(aws, name)
     aws.settle()
     while not header(aws, run_id).status.terminal:
+        path = f"/v1/runs/{run_id}/inbox"
+        sent = len(aws.http("GET", path).json["entries"]) if example.entries else 0
+        entry = to_be_sent(example, header(aws, run_id), sent)
         hook = to_be_answered(example, open_hooks(aws))
-        if hook is None:
+        if entry is not None:
+            body = {"key": entry[0], "value": entry[1], "entry_id": entry[0]}
+            assert aws.http("POST", path, body).status == 202
+        elif hook is None:
             assert aws.advance_to_next(), "nothing is waited for"
         elif end_of(hook) == example.cancelled_at:
             assert aws.http("POST", f"/v1/runs/{run_id}/cancel", {}).status == 202

@@ -60,6 +60,38 @@ def test_a_message_cancels_a_run(doubled: bool, aws: Deployment) -> None:
     assert aws.schedules() == []
 
 
+@pytest.mark.parametrize("doubled", [False, True])
+def test_a_message_is_input_for_a_run_that_waits_for_it(doubled: bool, aws: Deployment) -> None:
+    aws.doubled = doubled
+    run_id = start(aws, "briefing", topics=["tea"])
+    aws.settle()
+    sent = {"type": "put_inbox", "run_id": run_id, "key": "approved", "value": "Ada"}
+    aws.send(sent | {"entry_id": "one", "actor": "sns"})
+    aws.settle()
+    [entry] = aws.http("GET", f"/v1/runs/{run_id}/inbox").json["entries"]
+    assert (entry["value"], entry["actor"]) == ("Ada", "sns")
+    [hook] = open_hooks(aws, run_id)
+    assert hook.hook_id == "ask:1"
+    aws.send({"type": "resume_hook", "token": hook.token, "payload": "On tea"})
+    aws.settle()
+    assert result(aws, run_id) == "On tea: tea: 3 letters (signed off by Ada)"
+
+
+def test_input_that_says_something_else_under_a_known_id_is_kept_as_refused(
+    aws: Deployment,
+) -> None:
+    run_id = start(aws, "briefing", topics=["tea"])
+    aws.settle()
+    sent = {"type": "put_inbox", "run_id": run_id, "key": "remark", "entry_id": "one"}
+    for value in ("soon", "late", "soon"):
+        aws.send(sent | {"value": value})
+        aws.settle()
+    [kept] = [row for row in aws.items() if "message_id" in row]
+    assert json.loads(kept["body"]["S"])["value"] == "late"
+    [entry] = aws.http("GET", f"/v1/runs/{run_id}/inbox").json["entries"]
+    assert entry["value"] == "soon"
+
+
 BAD = {
     "no JSON": "{",
     "no object": "[]",

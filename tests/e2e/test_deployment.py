@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import datetime
 from typing import Any
 
 import pytest
 
+from examples.briefing.script import audit, briefing
 from examples.outside import Outside
-from tests.e2e.emulator import until
-from tests.e2e.stack import Stack
+from stepwell.adapters.aws.deployment import open_stack
+from stepwell.client import Client
+from tests.e2e.emulator import REGION, until
+from tests.e2e.stack import NAME, Stack
 
 ORDER = {"number": "A-1", "customer": "C-17", "amount": "48.50", "complaint": "arrived broken"}
 
@@ -134,6 +138,47 @@ def test_messages_start_answer_and_cancel(stack: Stack, world: Outside) -> None:
 def _tagged(stack: Stack, tag: str) -> str | None:
     runs = stack.http("GET", "/v1/runs", credentials=stack.caller).json["runs"]
     return next((each["run_id"] for each in runs if tag in each["tags"]), None)
+
+
+def test_a_briefing_gets_its_input_by_every_door(stack: Stack) -> None:
+    run_id = stack.start("briefing", topics=["tea", "coffee"])
+    assert stack.waits(run_id)["reason"] == "waiting on sign-off of 2 lines"
+    path = f"/v1/runs/{run_id}/inbox"
+    remark = {"key": "remark", "value": "soon"}
+    assert stack.http("POST", path, remark).status == 403, "nobody may who is not known"
+    assert stack.http("POST", path, remark, credentials=stack.caller).status == 202
+    stack.send({"type": "put_inbox", "run_id": run_id, "key": "remark", "value": "sooner"})
+    until("both are recorded", lambda: _recorded(stack, run_id) == ["soon", "sooner"])
+    assert stack.waits(run_id)["kind"] == "input"
+    put = stack.cli("runs", "inbox", "put", run_id, "approved", "--value", '"Ada"')
+    assert put.returncode == 0, put.stderr
+    wait = until(
+        "its question is open",
+        lambda: wait if (wait := stack.waits(run_id))["kind"] == "hook" else None,
+    )
+    assert wait["reason"] == "Which title shall it have?"
+    listed = stack.cli("hooks", "list", "--run", run_id, "--json")
+    [hook] = json.loads(listed.stdout)["hooks"]
+    answered = stack.cli("hooks", "resume", hook["token"], "--payload", '"On drinks"')
+    assert answered.returncode == 0, answered.stderr
+    ended = stack.ended(run_id)["result"]
+    assert ended == "On drinks: tea: 3 letters; coffee: 6 letters (signed off by Ada)"
+    assert stack.http("POST", path, remark, credentials=stack.caller).status == 409
+
+
+def _recorded(stack: Stack, run_id: str) -> list[Any]:
+    path = f"/v1/runs/{run_id}/inbox"
+    entries = stack.http("GET", path, credentials=stack.caller).json["entries"]
+    return [each["value"] for each in entries if each["event"] is not None]
+
+
+def test_guards_that_a_client_gives_are_asked_on_the_stack(stack: Stack) -> None:
+    with open_stack(NAME, region=REGION) as aws:
+        client = Client(aws.ports, aws.refresh()).with_options(prepare_step=audit)
+        run_id = asyncio.run(client.start(briefing, ["a secret"])).id
+    ended = stack.ended(run_id)
+    assert ended["status"] == "FAILED"
+    assert "nobody's business" in json.dumps(ended["error"])
 
 
 def test_a_run_is_cancelled_over_http(stack: Stack) -> None:

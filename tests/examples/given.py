@@ -9,10 +9,13 @@ from typing import Any
 
 from examples.agent.workflow import assist
 from examples.approval.workflow import Order, refund
+from examples.briefing import script as briefings
 from examples.orders import workflow as orders
 from examples.trip import workflow as trips
 from stepwell.authoring.decorators import Workflow
+from stepwell.authoring.guards import StepGuard
 from stepwell.client import PendingHook, RunHandle
+from stepwell.core.records import RunHeader
 from stepwell.testing import Environment
 
 ORDER = Order(number="A-1", customer="C-17", amount=Decimal("48.50"), complaint="arrived broken")
@@ -48,6 +51,10 @@ class Example:
     cancelled_at: str | None = None
     #: Steps that put something out.
     streams: tuple[str, ...] = ()
+    #: What is sent to its inbox while it waits for input, in this order.
+    entries: tuple[tuple[str, Any], ...] = ()
+    #: What is asked before its steps.
+    guards: tuple[StepGuard, ...] = ()
 
 
 #: What is undone, where it has to be.
@@ -87,6 +94,15 @@ EXAMPLES = {
         effects={"credit": 1, "seat held": 1},
         waits=2,
         streams=("converse:1",),
+    ),
+    "briefing": Example(
+        workflow=briefings.briefing,
+        input={"topics": ["tea", "coffee"]},
+        entries=(("remark", "soon"), ("approved", "Ada")),
+        answers={"ask:1": "On drinks"},
+        effects={},
+        waits=3,
+        guards=(briefings.audit,),
     ),
     "orders": Example(
         workflow=orders.fulfil_order,
@@ -128,7 +144,7 @@ EXAMPLES = {
 
 def started(env: Environment, example: Example) -> RunHandle[Any]:
     """The one run of an example in this deployment, started if it is not there."""
-    client = env.client.with_options(idempotency_key="one")
+    client = env.client.with_options(idempotency_key="one", prepare_step=example.guards)
     run: RunHandle[Any] = env.wait_for(client.start(example.workflow, **example.input))
     env.run_until_idle()
     return run
@@ -144,10 +160,20 @@ def end_of(hook: PendingHook) -> str:
     return hook.hook_id.rpartition(">")[2]
 
 
+def to_be_sent(example: Example, header: RunHeader, sent: int) -> tuple[str, Any] | None:
+    """What the run's inbox gets next; None if it waits for nothing like that."""
+    waits = any(wait.kind == "input" for wait in header.waiting)
+    return example.entries[sent] if waits and sent < len(example.entries) else None
+
+
 def go_on(env: Environment, run: RunHandle[Any], example: Example) -> None:
-    """Answer the oldest hook that is answered, or cancel at it; if there is none, let time pass."""
+    """Send input that is waited for; else answer the oldest hook, or cancel; else let time pass."""
+    sent = len(env.wait_for(env.client.list_inbox(run.id))) if example.entries else 0
+    entry = to_be_sent(example, env.get(run), sent)
     hook = to_be_answered(example, env.hooks())
-    if hook is None:
+    if entry is not None:
+        env.put_inbox(run, *entry, entry_id=entry[0])
+    elif hook is None:
         assert env.advance_to_next(), "nothing is waited for"
     elif end_of(hook) == example.cancelled_at:
         env.cancel(run)

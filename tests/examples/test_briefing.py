@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from examples.briefing.script import main
+from stepwell.adapters.local.runtime import LocalEngine
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,12 +29,23 @@ def test_it_waits_for_its_sign_off_and_goes_on_in_another_process(
     put = ["runs", "inbox", "put", run.id, "approved", "--value", '"Ada"']
     command = [sys.executable, "-m", "stepwell.cli.main", *put, "--db", f"{folder}/stepwell.db"]
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
-    code = f"from examples.briefing.script import main; main(['--resume', {run.id!r}], {folder!r})"
-    done = subprocess.run(
+    resumed = in_another_process(run.id, folder)
+    assert "Which title shall it have?" in resumed.stdout
+    assert "about to: briefing.approve" in resumed.stderr, "its guard goes with the run"
+    with LocalEngine.open(tmp_path / "stepwell.db") as engine:
+        [hook] = asyncio.run(engine.client.list_hooks(run_id=run.id)).items
+        asyncio.run(engine.client.resume_hook(hook.token, "On drinks"))
+    ended = in_another_process(run.id, folder)
+    assert "On drinks: tea: 3 letters; coffee: 6 letters (signed off by Ada)" in ended.stdout
+    assert ended.stderr == "", "no step is taken again, and so no guard is asked"
+
+
+def in_another_process(run: str, folder: str) -> subprocess.CompletedProcess[str]:
+    """What resuming it there says."""
+    code = f"from examples.briefing.script import main; main(['--resume', {run!r}], {folder!r})"
+    return subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
     )
-    assert "tea: 3 letters; coffee: 6 letters (signed off by Ada)" in done.stdout
-    assert "about to: briefing.approve" in done.stderr, "its guard goes with the run"
 
 
 def test_its_guard_lets_nothing_secret_out(tmp_path: Path) -> None:

@@ -2,5 +2,6 @@
 
 import examples.agent.workflow
 import examples.approval.workflow
+import examples.briefing.script
 import examples.orders.workflow
 import examples.trip.workflow  # noqa: F401
