@@ -271,8 +271,8 @@ MUTATIONS = (
     Mutation(
         id="map-started-once",
         module="engine/perform.py",
-        was="        if command.id not in self._turn.state.maps:\n",
-        becomes="        if True:\n",
+        was="        elif known is None:\n",
+        becomes="        else:\n",
         protects="a map that goes on in a later turn is not started again",
         killed_by=(f"{_MAPS}test_one_that_waits_for_a_hook_lets_another_begin",),
     ),
