@@ -58,6 +58,7 @@ def _deployment(aws: Messaging) -> Deployment:
     """What the laws of timers need."""
     nothing: Any = None
     return Deployment(
+        maps=nothing,
         store=nothing,
         blobs=nothing,
         queue=aws.queue,
