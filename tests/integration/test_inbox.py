@@ -15,6 +15,7 @@ from stepwell import (
     UsageError,
     continue_as_new,
     current,
+    saga,
     sleep,
     step,
     workflow,
@@ -526,6 +527,66 @@ def test_a_suspension_that_was_made_elsewhere_counts(where: str) -> None:
         run = env.start(raising_flow)
         env.run_until_idle()
         assert [wait.reason for wait in env.get(run).waiting] == ["made elsewhere"]
+
+
+@pytest.mark.parametrize("where", ["step", "workflow"])
+def test_a_suspension_that_was_made_elsewhere_counts_in_a_group_too(where: str) -> None:
+    async def group() -> None:
+        async with asyncio.TaskGroup() as tasks, asyncio.TaskGroup() as inner:
+            inner.create_task(raising_task())
+            tasks.create_task(asyncio.sleep(0))
+
+    async def raising_task() -> None:
+        raise MADE_ELSEWHERE
+
+    undone: list[str] = []
+
+    @step
+    async def grouping() -> None:
+        await group()
+
+    @workflow
+    async def grouping_flow() -> None:
+        async with saga() as block:
+            block.add(undone.append, "undone")
+            if where == "workflow":
+                await group()
+            await grouping()
+
+    with Environment() as env:
+        run = env.start(grouping_flow)
+        env.run_until_idle()
+        assert [wait.reason for wait in env.get(run).waiting] == ["made elsewhere"]
+    assert undone == []
+
+
+def test_a_step_suspends_in_a_thread_that_knows_no_run() -> None:
+    @step
+    async def threads() -> Any:
+        inbox = current.run.inbox
+
+        def look() -> Any:
+            if "go" not in inbox:
+                raise Suspend("made in a bare thread")
+            return inbox["go"]
+
+        async def away() -> Any:
+            return await asyncio.get_running_loop().run_in_executor(None, look)
+
+        async with asyncio.TaskGroup() as tasks:
+            found = tasks.create_task(away())
+        return found.result()
+
+    @workflow
+    async def threads_flow() -> Any:
+        return await threads()
+
+    with Environment() as env:
+        run = env.start(threads_flow)
+        env.run_until_idle()
+        assert [wait.reason for wait in env.get(run).waiting] == ["made in a bare thread"]
+        put(env, run, "go", 1)
+        assert env.result(run) == 1
 
 
 # Going on as a new run

@@ -18,12 +18,12 @@ from typing import Any
 from stepwell.authoring.context import RUN, SAGA, RunContext, SagaContext
 from stepwell.authoring.decorators import AsyncStep, SyncStep
 from stepwell.authoring.inline_steps import inline_step
-from stepwell.authoring.suspension import Suspend
+from stepwell.authoring.suspension import suspension_in
 from stepwell.core.definitions import StepDefinition
 from stepwell.errors import CompensationFailed, Suspended, UsageError
 
 #: Not failures of a block: the code waits, or whoever iterates over it has left.
-_NO_FAILURE = (Suspended, Suspend, GeneratorExit, KeyboardInterrupt)
+_NO_FAILURE = (Suspended, GeneratorExit, KeyboardInterrupt)
 
 
 def saga() -> Saga:
@@ -219,7 +219,7 @@ class Saga(SagaContext):
         """Whether the block undoes. One that went well leaves what it did to its outer one."""
         self._left = True
         if error is not None:
-            return not isinstance(error, _NO_FAILURE)
+            return not isinstance(error, _NO_FAILURE) and suspension_in(error) is None
         if isinstance(self._outer, Saga):
             heir = self._outer._owner()
             heir._due += self._due

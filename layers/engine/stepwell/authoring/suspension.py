@@ -28,3 +28,16 @@ class Suspend(BaseException):
         context = STEP.get() or RUN.get()
         if context is not None:
             context.suspend(reason)
+
+
+def suspension_in(error: BaseException) -> Suspend | None:
+    """The `Suspend` that an error is, or that a group of errors holds.
+
+    One that a thread without our context has made, or that was made before, is only raised; and a
+    `TaskGroup` wraps what is raised in it.
+    """
+    if isinstance(error, Suspend):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(suspension_in, error.exceptions)), None)
+    return None

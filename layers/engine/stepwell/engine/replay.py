@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from stepwell.authoring.context import RUN, STEP
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
-from stepwell.authoring.suspension import Suspend
+from stepwell.authoring.suspension import suspension_in
 from stepwell.core import events as e
 from stepwell.core.attributes import Scalar
 from stepwell.core.commands import Command, OpenHook, RunStep, StartMap, StartTimer
@@ -209,9 +209,10 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
             # Only a cancellation that somebody asked for ends a run as cancelled.
             redo = self._trail.redo(error)
             return Cancelled(redo) if self._cancel_told else Raised(error, redo)
-        except Suspend as error:  # one that was made elsewhere
-            return Parked(error.reason)
         except BaseException as error:  # whatever the workflow raised is its outcome
+            elsewhere = suspension_in(error)  # made elsewhere, or it would be known
+            if elsewhere is not None:
+                return Parked(elsewhere.reason)
             return Raised(error, self._trail.redo(error))
 
     def _check_leftovers(self) -> None:

@@ -22,7 +22,7 @@ from stepwell.authoring.checkpoints import checkpoint_type
 from stepwell.authoring.context import STEP, StepContext, never_awaited
 from stepwell.authoring.decorators import Result
 from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
-from stepwell.authoring.suspension import Suspend
+from stepwell.authoring.suspension import suspension_in
 from stepwell.core.commands import RunStep
 from stepwell.core.definitions import HookDefinition
 from stepwell.core.failure import describe, redact
@@ -185,10 +185,10 @@ class StepEntry(StepContext):
             outcome = await self._body()
         except KeyboardInterrupt:
             raise
-        except Suspend as error:  # perhaps one that was made elsewhere
-            self.suspend(error.reason)
-            outcome = self._waiting()
         except BaseException as error:  # everything else a body raises becomes an outcome
+            elsewhere = suspension_in(error)
+            if elsewhere is not None:
+                self.suspend(elsewhere.reason)
             outcome = Failed(error, redact(describe(error), self._tokens), "error")
         if self._broken is not None:
             return Broken(self._broken)
