@@ -47,6 +47,7 @@ def test_it_sees_only_the_variables_that_are_named(monkeypatch: pytest.MonkeyPat
         ("import sys; sys.exit('no idea')", "ended with 1; on its standard error: no idea"),
         ("pass", "wrote nothing"),
         ("print('{')", "wrote no JSON"),
+        ("print('[' * 60_000)", "wrote no JSON"),
         ("import os; os.kill(os.getpid(), 9)", "ended with -9"),
     ],
 )
@@ -95,6 +96,20 @@ def test_it_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
 def test_one_that_takes_too_long_is_killed(code: str) -> None:
     with pytest.raises(CommandFailed, match=r"took longer than 0\.2 s"):
         python(code, timeout="200ms")(PAYLOAD)
+
+
+@pytest.mark.parametrize("held", ["", ">/dev/null", "2>/dev/null"])
+def test_what_it_has_started_holds_nothing_up_and_is_killed(held: str, tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    os.mkfifo(alive)
+    reader = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
+    script = f"sleep 60 {held} 3>{alive} & echo '[1]'"
+    try:
+        assert CommandHook(["sh", "-c", script], timeout="30s")(PAYLOAD) == [1]
+        os.set_blocking(reader, True)
+        assert os.read(reader, 1) == b"", "nobody holds the pipe any more"
+    finally:
+        os.close(reader)
 
 
 def test_one_that_does_not_read_is_none_the_worse() -> None:

@@ -23,6 +23,8 @@ _OUTPUT_LIMIT = 64 * 1024
 #: How much of its standard error is told, from the end.
 _TAIL = 2_000
 _CHUNK = 64 * 1024
+#: How often it is looked whether a program has ended whose pipes somebody else holds, in seconds.
+_LOOK = 0.05
 
 
 class CommandFailed(StepwellError):
@@ -33,9 +35,9 @@ class CommandHook:
     """A guard that runs a program: the payload as JSON goes in, its answer as JSON comes out.
 
     There is no shell. `timeout` is from when it begins until it has ended, from 1 ms to 30 s. The
-    program sees only those variables of the environment that `env` names. It is killed with all
-    that it started when it takes too long, or writes more than 64 KiB. Raises `ValueError` on what
-    cannot be run.
+    program sees only those variables of the environment that `env` names. It is killed when it
+    takes too long or writes more than 64 KiB, and in any case all that it started is. Raises
+    `ValueError` on what cannot be run.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ def _killed(process: subprocess.Popen[bytes]) -> Any:
     try:
         yield
     finally:
-        # Its id is its group's, and stays so until it is waited for.
+        # Its id is its group's, and nobody else's for as long as anything in the group lives.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -121,7 +123,7 @@ class _Conversation:
             raise self._failure(f"ended with {code}")
         try:
             return json.loads(self._out)
-        except ValueError:
+        except (ValueError, RecursionError):
             what = "no JSON" if self._out.strip() else "nothing"
             raise self._failure(f"wrote {what}") from None
 
@@ -135,9 +137,14 @@ class _Conversation:
             os.set_blocking(stream.fileno(), False)
             self._selector.register(stream, event)
         while self._selector.get_map():
-            ready = self._selector.select(self._time_left())
+            # What it has started may hold its pipes for longer than it lives: all that it wrote
+            # itself has been read when it had ended before nothing more was found.
+            ended = self._process.poll() is not None
+            ready = self._selector.select(min(self._time_left(), 0 if ended else _LOOK))
             for key, _ in ready:
                 self._step(cast("IO[bytes]", key.fileobj))
+            if ended and not ready:
+                return
 
     def _step(self, stream: IO[bytes]) -> None:
         if stream is self._process.stdin:
