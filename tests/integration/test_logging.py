@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwell import RetryPolicy, current, hook, sleep, step, workflow
+from stepwell import RetryPolicy, Suspend, current, hook, sleep, step, workflow
 from stepwell.core.records import RunStatus
 from stepwell.testing import Environment
 
@@ -109,6 +109,26 @@ def test_a_cancelled_run_does_not_repeat_what_it_said_before(
     env.cancel(run, "no longer wanted")
     env.run_until_idle()
     assert lines(said) == ["begins", "cleans up"]
+
+
+def test_a_workflow_that_begins_again_for_input_says_its_lines_again(
+    env: Environment, said: pytest.LogCaptureFixture
+) -> None:
+    @workflow
+    async def flow() -> None:
+        current.logger.info("begins")
+        if "go" not in current.run.inbox:
+            raise Suspend("go?")
+        current.logger.info("goes on")
+        await sleep("1h")
+        current.logger.info("ends")
+
+    run = env.start(flow)
+    env.run_until_idle()
+    env.put_inbox(run, "go", True)
+    assert lines(said) == ["begins", "begins", "goes on"]
+    env.advance("1h")
+    assert lines(said) == ["begins", "begins", "goes on", "ends"]
 
 
 def test_lines_say_what_they_are_about(env: Environment, said: pytest.LogCaptureFixture) -> None:

@@ -117,8 +117,9 @@ class Current:
         """A logger that says each line of a workflow once, and not again on replay.
 
         In a step, and outside a run, it says every line. Records carry `run_id`, in steps
-        `step_id` and `attempt` too. A turn that dies may have its last lines said again. The
-        logger's name is `stepwell.author`.
+        `step_id` and `attempt` too. A turn that dies may have its last lines said again, and a
+        workflow that begins again after `Suspend` says its own again. The logger's name is
+        `stepwell.author`.
         """
         return LOGGER
 
