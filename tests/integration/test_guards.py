@@ -16,7 +16,9 @@ from stepwell import (
     StepBlocked,
     Suspend,
     UsageError,
+    continue_as_new,
     current,
+    start_child,
     step,
     step_guard,
     step_hook,
@@ -531,3 +533,46 @@ def test_a_resume_without_guards_keeps_those_that_the_run_has(audited: Any) -> N
 def test_only_functions_are_declared(function: Any) -> None:
     with pytest.raises(DefinitionError, match="function of the payload"):
         step_guard(function)
+
+
+@step
+async def kid_price() -> int:
+    return 1
+
+
+@workflow
+async def priced_kid() -> int:
+    return await kid_price()
+
+
+@workflow
+async def priced_rounds(left: int) -> int:
+    await kid_price()
+    await start_child(priced_kid)
+    if left:
+        continue_as_new(left - 1)
+    return left
+
+
+def test_forks_and_new_rounds_keep_the_guards_and_children_have_none() -> None:
+    asked: list[str] = []
+
+    @step_guard(name="rounds.watch")
+    def watch(payload: dict[str, Any]) -> Answer:
+        asked.append(payload["workflow"])
+        return OBSERVE
+
+    with Environment() as env:
+        client = env.client.with_options(prepare_step=watch)
+        run = env.wait_for(client.start(priced_rounds, 1))
+        env.run_until_idle()
+        [_, last] = env.wait_for(env.client.chain(run.id))
+        fork = env.wait_for(env.client.fork(last.run_id, at=1))
+        env.run_until_idle()
+        assert env.get(fork).status is RunStatus.COMPLETED
+        runs = env.wait_for(env.client.list_runs()).items
+    assert asked == ["priced_rounds"] * 3
+    assert sorted((each.workflow, each.guards is not None) for each in runs) == [
+        *[("priced_kid", False)] * 3,
+        *[("priced_rounds", True)] * 3,
+    ]
