@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from stepwell import Client, hook, resume_hook, sleep, step, workflow
+from stepwell import Client, hook, resume_hook, sleep, step, step_guard, workflow
 from stepwell.adapters.local.runtime import LocalEngine
 from stepwell.core.messages import Wake
-from stepwell.core.records import RunStatus
+from stepwell.core.records import Guards, RunHeader, RunStatus
 from stepwell.errors import (
     IdempotencyConflict,
     ResultTimeout,
@@ -140,6 +140,31 @@ def test_options_of_a_start_stand_on_the_run(env: Environment, counted: list[int
     assert (header.idempotency_key, header.tags) == ("k", ("eu", "vip"))
     assert header.status is RunStatus.PENDING
     assert header.input == '{"number":1,"note":""}'
+
+
+def test_options_add_up_and_can_be_taken_away(env: Environment, counted: list[int]) -> None:
+    @step_guard(name="client.watching")
+    def watching(payload: dict[str, Any]) -> dict[str, Any]:
+        return {"power": "observe"}
+
+    @step_guard(name="client.reviewing")
+    def reviewing(payload: dict[str, Any]) -> dict[str, Any]:
+        return {"power": "observe"}
+
+    def header(client: Client) -> RunHeader:
+        return env.get(env.wait_for(client.start(flow, 1)))
+
+    flow = flow_of(counted)
+    guarded = env.client.with_options(prepare_step=watching, tags=("eu",))
+    keyed = guarded.with_options(idempotency_key="k", review_step=[reviewing])
+    found = header(keyed)
+    assert (found.idempotency_key, found.tags) == ("k", ("eu",))
+    assert found.guards == Guards(before=("client.watching",), after=("client.reviewing",))
+    bare = header(keyed.with_options(tags=(), prepare_step=[], idempotency_key="other"))
+    assert (bare.tags, bare.guards) == ((), Guards(after=("client.reviewing",)))
+    none = keyed.with_options(prepare_step=[], review_step=[], idempotency_key="x")
+    assert header(none).guards is None
+    assert header(env.client).guards is None, "the client itself is as it was"
 
 
 def test_waiting_for_a_result_has_an_end(env: Environment, counted: list[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _ANSWERING = "engine/answering.py"
-_CLIENT = "client.py"
+_START = "engine/starts.py"
 _ATTEMPT = "engine/attempt.py"
 _DISPATCH = "engine/dispatch.py"
 _HOOK = "tests/integration/test_workflow_hooks.py::"
@@ -17,8 +17,8 @@ _STARTS = "tests/integration/test_client.py::"
 CALLERS = (
     Mutation(
         id="start-message-before-header",
-        module=_CLIENT,
-        within="Client._start",
+        module=_START,
+        within="Starts.start",
         was="        await self._ports.queue.send(message)\n        standing = await self._ports.store.put_header(header_of(message))\n",
         becomes="        standing = await self._ports.store.put_header(header_of(message))\n        await self._ports.queue.send(message)\n",
         protects="a caller that dies between the two leaves no run that never begins",
@@ -28,7 +28,7 @@ CALLERS = (
     ),
     Mutation(
         id="start-loser-compares",
-        module=_CLIENT,
+        module=_START,
         within="_same_start",
         was="    if standing.input_digest != digest:\n",
         becomes="    if False:\n",
@@ -37,8 +37,8 @@ CALLERS = (
     ),
     Mutation(
         id="start-loser-of-the-put-compares",
-        module=_CLIENT,
-        within="Client._start",
+        module=_START,
+        within="Starts.start",
         was='return _same_start(standing, start.digest, key or ""), repeated',
         becomes="return run_id, repeated",
         protects="so it is for a caller whose header put lost (F10)",

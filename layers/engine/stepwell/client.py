@@ -19,8 +19,8 @@ from stepwell.authoring.guards import Chain, declared
 from stepwell.core.attributes import Scalar
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event, Recorded
-from stepwell.core.ids import check_key, check_note, run_id_for
-from stepwell.core.messages import DeleteRun, StartRun, Wake
+from stepwell.core.ids import check_key, check_note
+from stepwell.core.messages import DeleteRun, Wake
 from stepwell.core.payload import Codec, codec
 from stepwell.core.records import (
     AttentionKind,
@@ -43,7 +43,7 @@ from stepwell.engine.catalogue import (
 from stepwell.engine.chunks import Chunks, OutputChunk
 from stepwell.engine.control import send_kept
 from stepwell.engine.forks import Forks
-from stepwell.engine.headers import chain_of, found_run, header_of, last_link
+from stepwell.engine.headers import chain_of, found_run, last_link
 from stepwell.engine.inboxes import InboxCalls, InboxEntry, Inboxes
 from stepwell.engine.operating import Operating, OperatingCalls
 from stepwell.engine.polling import poll
@@ -52,14 +52,13 @@ from stepwell.engine.progress import MapProgress, progress_of
 from stepwell.engine.selection import Selection
 from stepwell.engine.settings import Settings
 from stepwell.engine.starting import named_with, started_with
+from stepwell.engine.starts import StartOptions, Starts
 from stepwell.engine.values import Values
 from stepwell.errors import (
     DurationLike,
-    IdempotencyConflict,
     ResultTimeout,
     RunBlocked,
     RunCancelled,
-    RunDeleted,
     RunFailed,
     RunNotEnded,
     RunNotFound,
@@ -130,11 +129,8 @@ class Client(InboxCalls, OperatingCalls):
         self._operating = Operating(ports)
         self._chunks = Chunks(ports, self._values)
         self._forks = Forks(ports, self._values, self._catalogue)
-        # What `with_options` changes.
-        self._idempotency_key: str | None = None
-        self._tags: tuple[str, ...] = ()
-        self._context: Any = None
-        self._guards: Guards | None = None
+        self._starts = Starts(ports, self._values)
+        self._options = StartOptions()
 
     @classmethod
     def from_env(cls) -> Client:
@@ -157,37 +153,46 @@ class Client(InboxCalls, OperatingCalls):
         self,
         *,
         idempotency_key: str | None = None,
-        tags: tuple[str, ...] = (),
+        tags: tuple[str, ...] | None = None,
         context: Any = None,
-        prepare_step: Chain = (),
-        review_step: Chain = (),
+        prepare_step: Chain | None = None,
+        review_step: Chain | None = None,
     ) -> Client:
         """A client whose `start` uses these, apart from the workflow's own arguments.
 
-        With an idempotency key the run id follows from workflow and key: starting again with the
-        same input gives the same run, running or ended. `context` is what the run's
-        `current.context` is at first, where its workflow declares one. `prepare_step` and
-        `review_step` are the guards that are asked before and after each step, declared with
-        `@step_guard`. Raises `DefinitionError` on a key that is empty or too long, `UsageError` on
-        too many or too long tags, and on a guard that is not declared.
+        What is left out stays as it is with this client. With an idempotency key the run id follows
+        from workflow and key: starting again with the same input gives the same run, running or
+        ended. `context` is what the run's `current.context` is at first, where its workflow
+        declares one. `prepare_step` and `review_step` are the guards that are asked before and
+        after each step, declared with `@step_guard`; none are an empty list. Raises
+        `DefinitionError` on a key that is empty or too long, `UsageError` on too many or too long
+        tags, and on a guard that is not declared.
         """
+        known = self._options
         if idempotency_key is not None:
             check_key("idempotency", idempotency_key)
-        if len(tags) > _TAG_LIMIT:
-            raise UsageError(f"tags: at most {_TAG_LIMIT}, not {len(tags)}")
-        for tag in tags:
+        for tag in tags or ():
             check_note("tag", tag)
-        made = copy.copy(self)
-        made._idempotency_key = idempotency_key
-        made._tags = tags
-        made._context = context
-        made._guards = declared(prepare_step, review_step)
-        return made
+        if len(tags or ()) > _TAG_LIMIT:
+            raise UsageError(f"tags: at most {_TAG_LIMIT}, not {len(tags or ())}")
+        return self._with(
+            StartOptions(
+                idempotency_key=known.idempotency_key
+                if idempotency_key is None
+                else idempotency_key,
+                tags=known.tags if tags is None else tags,
+                context=known.context if context is None else context,
+                guards=declared(prepare_step, review_step, known.guards),
+            )
+        )
 
     def with_guards(self, guards: Guards | None) -> Client:
         """A client whose `start` gives runs these guards, by the names that a run keeps."""
+        return self._with(replace(self._options, guards=guards))
+
+    def _with(self, options: StartOptions) -> Client:
         made = copy.copy(self)
-        made._guards = guards
+        made._options = options
         return made
 
     @overload
@@ -215,7 +220,7 @@ class Client(InboxCalls, OperatingCalls):
         checked = NamedStart(
             definition.version, arguments.encode(args, kwargs), arguments.digest(args, kwargs)
         )
-        start = started_with(checked, definition, self._context)
+        start = started_with(checked, definition, self._options.context)
         run_id, repeated = await self._start(definition.name, start)
         return RunHandle(self, run_id, definition.result, repeated=repeated)
 
@@ -233,37 +238,13 @@ class Client(InboxCalls, OperatingCalls):
         the key was used with another input.
         """
         checked = await self._catalogue.check(workflow, input or {})
-        run_id, repeated = await self._start(workflow, named_with(checked, workflow, self._context))
+        start = named_with(checked, workflow, self._options.context)
+        run_id, repeated = await self._start(workflow, start)
         result = codec(Any, f"result of run {run_id!r}")
         return RunHandle(self, run_id, result, repeated=repeated)
 
     async def _start(self, workflow: str, start: NamedStart) -> tuple[str, bool]:
-        """The run's id, and whether an earlier start had made it."""
-        key = self._idempotency_key
-        run_id = self._ports.ids.new_id() if key is None else run_id_for(workflow, key)
-        if key is not None:
-            known = await self._ports.store.get_header(run_id)
-            if known is not None:
-                return _same_start(known, start.digest, key), True
-        values = self._values.of(run_id)
-        message = StartRun(
-            run_id=run_id,
-            workflow=workflow,
-            version=start.version,
-            input=await values.put(start.text, f"input of workflow {workflow!r}"),
-            input_digest=start.digest,
-            seed=self._ports.ids.new_id(),
-            created_at=self._ports.clock.now(),
-            idempotency_key=key,
-            tags=self._tags,
-            context=start.context,
-            guards=self._guards,
-        )
-        await self._ports.queue.send(message)
-        standing = await self._ports.store.put_header(header_of(message))
-        # The seed is drawn for each start, so another one is that of an earlier start.
-        repeated = standing.seed != message.seed
-        return _same_start(standing, start.digest, key or ""), repeated
+        return await self._starts.start(workflow, start, self._options)
 
     async def publish(
         self, definitions: Iterable[WorkflowDefinition], *, wake_all: bool = False
@@ -535,7 +516,7 @@ class Client(InboxCalls, OperatingCalls):
             run_id=fork_id,
             key=idempotency_key,
             actor=actor,
-            tags=self._tags,
+            tags=self._options.tags,
         )
         return RunHandle(self, forked, codec(Any, f"result of run {forked!r}"), repeated=repeated)
 
@@ -583,11 +564,3 @@ def _change(prepare_step: Chain | None, review_step: Chain | None) -> GuardChang
     if prepare_step is None and review_step is None:
         return None
     return GuardChange(guards=declared(prepare_step or (), review_step or ()))
-
-
-def _same_start(standing: RunHeader, digest: str, key: str) -> str:
-    if standing.deleted_at is not None:
-        raise RunDeleted(standing.run_id)
-    if standing.input_digest != digest:
-        raise IdempotencyConflict(standing.run_id, key)
-    return standing.run_id

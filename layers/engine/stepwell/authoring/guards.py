@@ -75,9 +75,18 @@ def _declare(function: GuardFunction, *, name: str | None) -> StepGuard:
     return StepGuard(definition)
 
 
-def declared(before: Chain, after: Chain) -> Guards | None:
-    """The guards of a run that any process may go on with. `UsageError` on what has no name."""
-    return _guards(_names(before, None), _names(after, None))
+def declared(
+    before: Chain | None, after: Chain | None, known: Guards | None = None
+) -> Guards | None:
+    """The guards of a run that any process may go on with. `UsageError` on what has no name.
+
+    A chain that is not given is that of `known`.
+    """
+    kept = known or Guards()
+    return _guards(
+        kept.before if before is None else _names(before, None),
+        kept.after if after is None else _names(after, None),
+    )
 
 
 def of_this_process(before: Chain, after: Chain, nonce: str) -> Guards | None:

@@ -1,0 +1,78 @@
+"""Starts: a message that is sufficient by itself is sent, then the run's header is put.
+
+Whoever comes second, caller or turn, finds the header and adopts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.core.ids import run_id_for
+from stepwell.core.messages import StartRun
+from stepwell.core.records import Guards, RunHeader
+from stepwell.engine.catalogue import NamedStart
+from stepwell.engine.headers import header_of
+from stepwell.engine.ports import Ports
+from stepwell.engine.values import Values
+from stepwell.errors import IdempotencyConflict, RunDeleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """What a start gives a run besides its input."""
+
+    idempotency_key: str | None = None
+    tags: tuple[str, ...] = ()
+    context: Any = None
+    guards: Guards | None = None
+
+
+class Starts:
+    """Starts the runs of one deployment. See `Client.start`."""
+
+    def __init__(self, ports: Ports, values: Values) -> None:
+        self._ports = ports
+        self._values = values
+
+    async def start(
+        self, workflow: str, start: NamedStart, options: StartOptions
+    ) -> tuple[str, bool]:
+        """The run's id, and whether an earlier start had made it.
+
+        Raises `PayloadError`, `RunDeleted`, and `IdempotencyConflict` when the key was used with
+        another input.
+        """
+        key = options.idempotency_key
+        run_id = self._ports.ids.new_id() if key is None else run_id_for(workflow, key)
+        if key is not None:
+            known = await self._ports.store.get_header(run_id)
+            if known is not None:
+                return _same_start(known, start.digest, key), True
+        values = self._values.of(run_id)
+        message = StartRun(
+            run_id=run_id,
+            workflow=workflow,
+            version=start.version,
+            input=await values.put(start.text, f"input of workflow {workflow!r}"),
+            input_digest=start.digest,
+            seed=self._ports.ids.new_id(),
+            created_at=self._ports.clock.now(),
+            idempotency_key=key,
+            tags=options.tags,
+            context=start.context,
+            guards=options.guards,
+        )
+        await self._ports.queue.send(message)
+        standing = await self._ports.store.put_header(header_of(message))
+        # The seed is drawn for each start, so another one is that of an earlier start.
+        repeated = standing.seed != message.seed
+        return _same_start(standing, start.digest, key or ""), repeated
+
+
+def _same_start(standing: RunHeader, digest: str, key: str) -> str:
+    if standing.deleted_at is not None:
+        raise RunDeleted(standing.run_id)
+    if standing.input_digest != digest:
+        raise IdempotencyConflict(standing.run_id, key)
+    return standing.run_id
