@@ -10,6 +10,7 @@ _CALLS = "engine/child_calls.py"
 _CRASH = "tests/simulation/test_crash_everywhere.py::test_a_crash_at_any_port_call_changes_nothing"
 _CHILD = "tests/integration/test_children.py::"
 _CHAIN = "tests/integration/test_continue_as_new.py::"
+_TOGETHER = "tests/integration/test_together.py::"
 
 MUTATIONS = (
     Mutation(
@@ -68,8 +69,8 @@ MUTATIONS = (
     Mutation(
         id="report-of-own-child",
         module=_CHILDREN,
-        was="if header is not None and header.parent == _link(turn, child):",
-        becomes="if header is not None:",
+        was="ours = header is not None and header.parent == _link(turn, child)",
+        becomes="ours = header is not None",
         protects="a message cannot pass another run off as the child",
         killed_by=(f"{_CHILD}test_a_report_that_names_another_run_is_not_believed",),
     ),
@@ -112,9 +113,9 @@ MUTATIONS = (
     ),
     Mutation(
         id="cancel-passed-on",
-        module=_TURN,
-        was="        if turn.state.continued is not None and isinstance(message, CancelRun):\n",
-        becomes="        if False:\n",
+        module="engine/continuing.py",
+        was="    if isinstance(message, CancelRun):\n",
+        becomes="    if False:\n",
         protects="a cancel that comes when its run has gone on reaches the next one",
         killed_by=(f"{_CHAIN}test_a_cancel_that_comes_while_a_run_goes_on_is_passed_on",),
     ),
@@ -145,11 +146,75 @@ MUTATIONS = (
     Mutation(
         id="dead-letter-of-an-ended-child",
         module="engine/sweep.py",
-        was="        if header.parent is not None or header.continued_to is not None:\n",
-        becomes="        if False:\n",
+        was="            await self._have_others_told(run_id)\n",
+        becomes="            pass\n",
         protects="a parent is told of a child whose last turns died before they could",
         killed_by=(
             "tests/integration/sweep/test_dead_letters.py::test_a_parent_is_told_of_a_child_whose_last_message_is_a_dead_letter",
+            "tests/integration/sweep/test_dead_letters.py::test_children_are_told_of_a_parent_whose_last_message_is_a_dead_letter",
+        ),
+    ),
+    Mutation(
+        id="children-told-of-an-end-before-the-retry",
+        module=_TURN,
+        within="Engine.take_turn",
+        was="                await settle.tell_others(turn)  # of this end, which the log forgets then\n",
+        becomes="                pass\n",
+        protects="a retry leaves no child running that the end before was to cancel",
+        killed_by=(f"{_TOGETHER}test_a_retry_leaves_no_child_that_its_end_was_to_cancel",),
+    ),
+    Mutation(
+        id="report-of-another-life",
+        module=_CHILDREN,
+        was=" and ours and (first or header.run_id == child.run_id):",
+        becomes=" and ours:",
+        protects="a child of the life before that ends late is not taken for the one started anew",
+        killed_by=(
+            f"{_TOGETHER}test_a_child_of_the_life_before_that_ends_late_is_not_the_one_that_is_waited_for",
+        ),
+    ),
+    Mutation(
+        id="guards-passed-on",
+        module="engine/continuing.py",
+        was="    elif isinstance(message, LookAgain) and message.change is not None:\n",
+        becomes="    elif False:\n",
+        protects="other guards that were accepted reach the run that goes on",
+        killed_by=(f"{_TOGETHER}test_other_guards_reach_a_run_that_goes_on_meanwhile",),
+    ),
+    Mutation(
+        id="entries-passed-on",
+        module="engine/continuing.py",
+        was="    elif isinstance(message, InboxPut):\n",
+        becomes="    elif False:\n",
+        protects="an entry that was accepted reaches the run that goes on",
+        killed_by=(
+            f"{_TOGETHER}test_an_entry_whose_sender_died_reaches_a_run_that_goes_on_meanwhile",
+        ),
+    ),
+    Mutation(
+        id="pause-passed-on",
+        module=_TURN,
+        was="        if turn.state.continued is not None and turn.header.paused:\n",
+        becomes="        if False:\n",
+        protects="a pause that was accepted while its run went on holds the next one",
+        killed_by=(f"{_TOGETHER}test_a_pause_reaches_a_run_that_goes_on_meanwhile",),
+    ),
+    Mutation(
+        id="begins-with-its-inbox",
+        module="core/state.py",
+        was="    if event.first and state.last in (1, state.epoch):\n",
+        becomes="    if False:\n",
+        protects="a run that goes on has at its beginning what its inbox held",
+        killed_by=(f"{_TOGETHER}test_a_run_begins_with_the_inbox_that_it_was_handed",),
+    ),
+    Mutation(
+        id="dead-entry-is-put",
+        module="engine/sweep.py",
+        was="                await store.put_inbox(entry_of(message))\n",
+        becomes="                pass\n",
+        protects="an entry that was accepted is there, though its message is a dead letter",
+        killed_by=(
+            "tests/integration/sweep/test_dead_letters.py::test_of_two_dead_entries_none_is_lost",
         ),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _FORKS = "tests/integration/test_forks.py::"
+_TOGETHER = "tests/integration/test_together.py::"
 
 MUTATIONS = (
     Mutation(
@@ -40,12 +41,48 @@ MUTATIONS = (
         killed_by=(f"{_FORKS}test_open_hooks_begin_anew_with_tokens_of_their_own",),
     ),
     Mutation(
+        id="fork-starts-its-own-children",
+        module="core/forking.py",
+        was="    generation = state.lives.child_generation(child.id)\n",
+        becomes="    return event\n",
+        protects="children that went on are started anew, and those of the other run left alone",
+        killed_by=(
+            f"{_FORKS}test_children_that_had_ended_are_copied_and_others_start_anew",
+            f"{_TOGETHER}test_a_fork_never_touches_a_child_of_the_other_run[abandon]",
+        ),
+    ),
+    Mutation(
         id="fork-keeps-children-that-ended",
         module="core/forking.py",
-        was="return not state.children[event.child].open",
-        becomes="return True",
-        protects="children that went on are started anew",
+        was="child is None or not child.open or child.order != number:",
+        becomes="child is None or child.order != number:",
+        protects="a child that had ended is the one that did",
         killed_by=(f"{_FORKS}test_children_that_had_ended_are_copied_and_others_start_anew",),
+    ),
+    Mutation(
+        id="fork-sends-for-its-children",
+        module="engine/turn.py",
+        was="            turn = replace(turn, settled=False)\n",
+        becomes="",
+        protects="the turn that copies sends for what the copy says was begun",
+        killed_by=(f"{_FORKS}test_children_that_had_ended_are_copied_and_others_start_anew",),
+    ),
+    Mutation(
+        id="fork-has-its-inbox",
+        module="engine/forking.py",
+        was="    turn.inbox.update(await put_recorded(",
+        becomes="    dict(await put_recorded(",
+        protects="a fork that goes on as a new run in the turn that copies hands its inbox on",
+        killed_by=(f"{_TOGETHER}test_a_fork_that_goes_on_at_once_hands_its_inbox_on",),
+    ),
+    Mutation(
+        id="fork-is-refused-once",
+        module="engine/turn.py",
+        was="        if state.terminal:\n            request = wanted_retry",
+        becomes="        if state.terminal and not forking.is_behind(turn):\n"
+        "            request = wanted_retry",
+        protects="a fork that could not be copied has ended, as any run",
+        killed_by=(f"{_TOGETHER}test_a_fork_that_was_refused_stays_so_and_can_be_deleted[wake]",),
     ),
     Mutation(
         id="fork-of-one-key",

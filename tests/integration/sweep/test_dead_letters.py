@@ -18,6 +18,7 @@ from stepwell.core.messages import (
     CancelRun,
     Continue,
     HookDecided,
+    InboxPut,
     Message,
     StepAttempt,
     StepReported,
@@ -376,3 +377,41 @@ def test_a_parent_is_told_of_a_child_whose_last_message_is_a_dead_letter(
     error = given.header(run_id).error
     assert error is not None
     assert error.type == "stepwell.errors.ChildCancelled"
+
+
+def test_children_are_told_of_a_parent_whose_last_message_is_a_dead_letter(
+    given: Given, ask: Any
+) -> None:
+    """The parent ended, and died each time before it could say so."""
+
+    @workflow
+    async def leaves() -> Any:
+        await start_child.with_options(wait=False)(ask)
+
+    run_id = given.run(given.engine.client.start(leaves)).id
+    assert given.run(given.engine.take_turn())
+    assert given.local.database.change("DELETE FROM messages WHERE body LIKE '%\"cancel\"%'")
+    given.turns()
+    child = child_run_id(run_id, f"{ask.definition.name}:1")
+    assert given.header(child).status is RunStatus.SUSPENDED
+    given.put(CancelRun(run_id=run_id, request_id="dead"))
+    given.die(given.local.queue)
+    given.take()
+    given.clock.advance(10 * MINUTE)
+    given.work()
+    assert given.header(child).status is RunStatus.CANCELLED
+
+
+def test_of_two_dead_entries_none_is_lost(given: Given, ask: Any) -> None:
+    """A mark carries one message, and their callers died before they could put the rows."""
+    run_id = given.start(ask)
+    for n in (1, 2):
+        given.put(
+            InboxPut(run_id=run_id, entry_id=f"e{n}", key=f"key {n}", payload=f"{n}", sent_at=n)
+        )
+    given.die(given.local.queue)
+    given.take()
+    given.wake(run_id)
+    entries = given.run(given.engine.client.list_inbox(run_id))
+    assert [(each.key, each.value) for each in entries] == [("key 1", 1), ("key 2", 2)]
+    assert all(each.event for each in entries)

@@ -174,7 +174,12 @@ def _received(
             yield (
                 row,
                 e.InboxReceived(
-                    at=at, entry=row.entry_id, key=row.key, payload=row.payload, actor=row.actor
+                    at=at,
+                    entry=row.entry_id,
+                    key=row.key,
+                    payload=row.payload,
+                    actor=row.actor,
+                    first=True if state.last == 1 else None,
                 ),
             )
 

@@ -305,13 +305,17 @@ class AttributesSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxReceived:
-    """An entry of the inbox, which the run sees from here on."""
+    """An entry of the inbox, which the run sees from here on.
+
+    One that is `first` was there before the workflow began, which begins with it.
+    """
 
     at: Millis
     entry: str
     key: str
     payload: Payload
     actor: str | None = None
+    first: bool | None = None
     type: Literal["InboxReceived"] = "InboxReceived"
 
 

@@ -1,9 +1,11 @@
 """The log that a fork begins with: a function of another run's log and of what was asked. Pure.
 
 Outcomes are copied as they are, so that code comes to where it was. What was still open there is
-left out, and begins anew: steps that had not ended, hooks without an answer, children that went on,
-timers, a cancel. Earlier lives of a run that was retried are copied whole, for the retry has sorted
-out what is left of them. A last event, `RunForked`, says where all of it comes from.
+left out, and begins anew: steps that had not ended, hooks without an answer, timers, a cancel.
+Code that has started a child knows so, and may have gone on since: where the child had not ended,
+the fork starts one of its own there. Earlier lives of a run that was retried are copied whole, for
+the retry has sorted out what is left of them. A last event, `RunForked`, says where all of it comes
+from.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from stepwell.core import events as e
+from stepwell.core.ids import child_run_id
 from stepwell.core.records import Fork, Millis, Payload
 from stepwell.core.state import RunState, fold
 
@@ -29,7 +32,6 @@ _NOT_COPIED = (
     e.HookClosed,
     e.TimerStarted,
     e.TimerCancelled,
-    e.ChildCancelRequested,
     e.CancelRequested,
 )
 
@@ -62,12 +64,13 @@ def write_edits(edits: Mapping[int, Payload]) -> str:
 def copied(
     source: Sequence[e.Event],
     fork: Fork,
+    run_id: str,
     *,
     input: Payload,
     edits: Mapping[int, Payload],
     at: Millis,
 ) -> list[e.Event]:
-    """The log of a fork, made at a time. `IndexError` where the source has no such events."""
+    """The log of the fork `run_id`, made at a time. `IndexError` if the source is too short."""
     if len(source) < fork.event:
         raise IndexError(f"event {fork.event} of {len(source)}")
     part = source[: fork.event]
@@ -76,7 +79,7 @@ def copied(
     found: list[e.Event] = []
     for number, event in enumerate(part, 1):
         if number <= begun or _stays(event, state):
-            found.append(_edited(event, edits.get(number)))
+            found.append(_owned(_edited(event, edits.get(number)), number, state, run_id))
     assert isinstance(found[0], e.RunStarted)
     found[0] = replace(found[0], input=input)
     return [*found, e.RunForked(at=at, source=fork.run_id, event=fork.event, actor=fork.actor)]
@@ -89,14 +92,23 @@ _BEGINS = (e.RunStarted, e.RunRetried, e.RunForked)
 def _stays(event: e.Event, state: RunState) -> bool:
     if isinstance(event, _NOT_COPIED):
         return False
-    if isinstance(event, e.ChildStarted):
-        return not state.children[event.child].open
     if isinstance(event, e.HookExpired | e.HookFailed):
         step = getattr(event, "step", None)
         return step is None or (step in state.steps and _ended(state, step))
     if isinstance(event, e.RunSuspended):
         return state.suspended is not event
     return True
+
+
+def _owned(event: e.Event, number: int, state: RunState, run_id: str) -> e.Event:
+    """The event; where it starts a child that has not ended, of a child that is the fork's own."""
+    if not isinstance(event, e.ChildStarted):
+        return event
+    child = state.children.get(event.child)
+    if child is None or not child.open or child.order != number:
+        return event
+    generation = state.lives.child_generation(child.id)
+    return replace(event, run_id=child_run_id(run_id, child.id, generation))
 
 
 def _ended(state: RunState, step: str) -> bool:

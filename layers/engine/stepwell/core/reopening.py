@@ -24,7 +24,7 @@ def wanted_retry(state: RunState, header: RunHeader, message: Message) -> RetryR
 
     Only one that is about this very end: of two that were asked for at once, one is done.
     """
-    if state.status == "completed":
+    if state.status not in ("failed", "cancelled"):
         return None
     asked = [] if header.retry is None else [header.retry]
     if isinstance(message, RetryRun):

@@ -279,6 +279,8 @@ def _is_asked_again(hook: HookState, redo: Container[str]) -> bool:
 def _run_forked(state: RunState, event: e.RunForked) -> None:
     state.lives.forked = True
     state.lives.pauses.append((state.at, event.at))
+    for child in state.open_children():
+        child.since = event.at  # another run, which begins now
 
 
 def _step_superseded(state: RunState, event: e.StepSuperseded) -> None:
@@ -463,6 +465,8 @@ def _inbox_received(state: RunState, event: e.InboxReceived) -> None:
     # Last in the order of keys too: what a mapping shows does not depend on what it held before.
     state.inbox.pop(event.key, None)
     state.inbox[event.key] = event.payload
+    if event.first and state.last in (1, state.epoch):
+        state.epoch = state.last + 1
     _look_again(state)
 
 

@@ -17,6 +17,7 @@ from stepwell.core.events import Commit, Event, dump_events, load_events
 from stepwell.core.records import Attention, HookRow, Payload, RunHeader, is_reference
 from stepwell.core.state import fold
 from stepwell.engine import map_values
+from stepwell.engine.handing_on import put_recorded
 from stepwell.engine.headers import found_run
 from stepwell.engine.ports import Ports
 from stepwell.engine.values import Values
@@ -130,6 +131,7 @@ async def import_run(ports: Ports, values: Values, archive: Archive) -> None:
         await map_values.stored(own, await _as_stored(own, event), _BLOCK)
         for event in archive.events
     ]
+    await put_recorded(ports, values, archive.run_id, events)
     for number, first in enumerate(range(0, len(events), _COMMIT), 1):
         part = tuple(events[first : first + _COMMIT])
         commit = Commit(first=first + 1, turn=_TURN, number=number, events=part)

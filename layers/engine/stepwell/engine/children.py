@@ -178,10 +178,15 @@ async def endings(turn: TurnContext, message: Message) -> list[e.ChildEnded]:
 
 
 async def _reporting(turn: TurnContext, message: Message, child: ChildState) -> RunHeader | None:
-    """The header of the run that reports, if it is the child's; else of the last one known."""
+    """The header of the run that reports, if it is the child's; else of the last one known.
+
+    After a retry that started the child anew, the run of the life before may report late.
+    """
     if isinstance(message, ChildReported):
+        first = turn.state.lives.child_generation(child.id) == 1
         header = await turn.ports.store.get_header(message.child_run)
-        if header is not None and header.parent == _link(turn, child):
+        ours = header is not None and header.parent == _link(turn, child)
+        if header is not None and ours and (first or header.run_id == child.run_id):
             return header
     return await last_link(turn.ports, child.run_id)
 

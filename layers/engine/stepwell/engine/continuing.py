@@ -6,13 +6,16 @@ one that starts the same run again. The next run is a function of this one: ther
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stepwell.core import events as e
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.ids import derived_seed, next_run_id
-from stepwell.core.messages import CancelRun, StartRun
+from stepwell.core.messages import CancelRun, InboxPut, LookAgain, Message, StartRun
 from stepwell.engine.endings import Continues
-from stepwell.engine.handing_on import hand_on
-from stepwell.engine.headers import start_from_turn
+from stepwell.engine.handing_on import forward_entry, hand_on
+from stepwell.engine.headers import header_of, start_from_turn
+from stepwell.engine.journal import Fenced
 from stepwell.engine.turn_context import TurnContext
 
 
@@ -44,9 +47,17 @@ async def is_cancelled(turn: TurnContext) -> bool:
 
 async def start_next(turn: TurnContext) -> None:
     """Start the run that goes on, when this one has ended. What a run hands on goes in here."""
-    event, header = turn.state.continued, turn.header
+    event = turn.state.continued
     assert event is not None
-    message = StartRun(
+    message = await _start(turn, event)
+    # First what it begins with: its first turn finds the entries.
+    await hand_on(turn.ports, turn.values, turn.inbox.values(), turn.state, event.next)
+    await start_from_turn(turn.ports, message)
+
+
+async def _start(turn: TurnContext, event: e.RunContinued) -> StartRun:
+    header = turn.header
+    return StartRun(
         run_id=event.next,
         workflow=header.workflow,
         version=event.version,
@@ -61,14 +72,33 @@ async def start_next(turn: TurnContext) -> None:
         continued_from=header.run_id,
         guards=turn.state.guards,
     )
-    # First what it begins with: its first turn finds the entries.
-    await hand_on(turn.ports, turn.values, turn.inbox.values(), turn.state, event.next)
-    await start_from_turn(turn.ports, message)
 
 
-async def forward(turn: TurnContext, message: CancelRun) -> None:
-    """Pass on a cancel that came for this run after it had gone on as a new one."""
+async def pause_next(turn: TurnContext) -> None:
+    """Pause the run that goes on: somebody paused this one just after it had ended so.
+
+    Before this run's header is written, which then says no more of it.
+    """
+    event, store = turn.state.continued, turn.ports.store
+    assert event is not None
+    header = await store.put_header(header_of(await _start(turn, event)))
+    if header.paused or header.status.terminal:
+        return
+    assert turn.header.attention is not None
+    note = replace(turn.header.attention, before=header.attention)
+    if not await store.update_header(replace(header, attention=note), over=header):
+        raise Fenced(f"run {event.next!r} goes on while it is paused")
+
+
+async def forward(turn: TurnContext, message: Message) -> None:
+    """Pass on what came for this run after it had gone on as a new one, if that is for it too."""
     event = turn.state.continued
     assert event is not None
-    await turn.ports.queue.send(message.model_copy(update={"run_id": event.next}))
-    await turn.ports.store.request_cancel(event.next)
+    if isinstance(message, CancelRun):
+        await turn.ports.queue.send(message.model_copy(update={"run_id": event.next}))
+        await turn.ports.store.request_cancel(event.next)
+    elif isinstance(message, InboxPut):
+        await forward_entry(turn.ports, turn.values, message, event.next)
+    elif isinstance(message, LookAgain) and message.change is not None:
+        # Without other guards there is nothing to pass on: the new run has only just looked.
+        await turn.ports.queue.send(message.model_copy(update={"run_id": event.next}))

@@ -14,6 +14,7 @@ from stepwell.core.decide import first_event
 from stepwell.core.forking import copied, read_edits
 from stepwell.core.records import is_reference
 from stepwell.engine import map_values
+from stepwell.engine.handing_on import put_recorded
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import ForkRefused
 
@@ -35,13 +36,19 @@ async def copy(turn: TurnContext) -> list[e.Event]:
     edits = None if fork.edits is None else await turn.values.get(fork.edits)
     try:
         events = copied(
-            source, fork, input=header.input, edits=read_edits(edits), at=header.created_at
+            source,
+            fork,
+            turn.run_id,
+            input=header.input,
+            edits=read_edits(edits),
+            at=header.created_at,
         )
     except IndexError:
         raise ForkRefused(
             turn.run_id, f"run {fork.run_id!r} was deleted before it was copied; nothing has begun"
         ) from None
     left = [await _own(turn, event) for event in events[turn.state.last :]]
+    turn.inbox.update(await put_recorded(turn.ports, turn.values, turn.run_id, events))
     for event in left:
         turn.journal.record(event)
     await turn.journal.flush()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from stepwell.core import events as e
 from stepwell.core.decide import entry_of
 from stepwell.core.messages import InboxPut
 from stepwell.core.records import InboxRow
@@ -29,6 +30,30 @@ async def hand_on(
         if row.entry_id not in state.entries or latest[row.key] == row.entry_id:
             payload = await values.of(run_id).own(row.payload)
             await ports.store.put_inbox(replace(row, run_id=run_id, payload=payload))
+
+
+async def put_recorded(
+    ports: Ports, values: Values, run_id: str, events: Iterable[e.Event]
+) -> dict[str, InboxRow]:
+    """Put the entries that a log tells of which came from elsewhere; the rows by entry id.
+
+    Before that log: a run has rows of all that it has recorded. They are ordered as it has them.
+    """
+    found: dict[str, InboxRow] = {}
+    sent_at = 0
+    for event in events:
+        if isinstance(event, e.InboxReceived):
+            sent_at = max(event.at, sent_at + 1)
+            row = InboxRow(
+                run_id=run_id,
+                entry_id=event.entry,
+                key=event.key,
+                payload=await values.of(run_id).own(event.payload),
+                sent_at=sent_at,
+                actor=event.actor,
+            )
+            found[event.entry] = await ports.store.put_inbox(row)
+    return found
 
 
 async def forward_entry(ports: Ports, values: Values, message: InboxPut, run_id: str) -> None:

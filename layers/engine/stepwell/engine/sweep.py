@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from stepwell.core.decide import answer
+from stepwell.core.decide import answer, entry_of
 from stepwell.core.messages import (
     CancelRun,
     DeleteRun,
     HookDecided,
+    InboxPut,
     Message,
     RetryRun,
     StartRun,
@@ -135,7 +136,7 @@ class Sweep:
 
         `message` is what the `body` says, None when nobody here can read it. `reason` says why it
         is a dead letter and what to do. A run that has ended, or is not there, needs no mark; one
-        that has a parent or a successor is woken once, for they may not have been told. What code
+        that has ended is woken once, for other runs may not have been told. What code
         does not fit stays BLOCKED, for publishing code wakes these, and carries the message.
         """
         await self._make_true(message)
@@ -165,15 +166,15 @@ class Sweep:
                 await store.request_cancel(message.run_id)
             case RetryRun():
                 await ask_retry(self._ports, message)
+            case InboxPut():
+                await store.put_inbox(entry_of(message))
             case _:  # the others are about rows that were there before them
                 pass
 
     async def _have_others_told(self, run_id: str) -> None:
-        """Wake a run that has ended and that other runs count on."""
+        """Wake a run that has ended: its children, parent or successor may count on that."""
         header = await self._ports.store.get_header(run_id)
-        if header is None or not header.status.terminal or header.deleted_at is not None:
-            return
-        if header.parent is not None or header.continued_to is not None:
+        if header is not None and header.status.terminal and header.deleted_at is None:
             await self._ports.queue.send(Wake(run_id=run_id, cause="a dead letter"))
 
     async def _mark(self, run_id: str, reason: str, body: str) -> bool:

@@ -27,7 +27,6 @@ from stepwell.core.decide import (
 )
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.messages import (
-    CancelRun,
     ChildReported,
     Continue,
     InboxPut,
@@ -54,7 +53,6 @@ from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised
 from stepwell.engine.growth import Extent, warn
-from stepwell.engine.handing_on import forward_entry
 from stepwell.engine.headers import header_of
 from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.map_items import make_item
@@ -155,13 +153,6 @@ class Engine:
         state = fold(log)
         delivered = _Delivered(message, message_id, receive_count, time_left)
         turn = self._context(delivered, header, state, rows)
-        if forking.is_behind(turn):
-            try:
-                log += await forking.copy(turn)
-            except ForkRefused as error:
-                await forking.refuse(turn)
-                await settle.finish(turn, None, Raised(error), None)
-                return TurnEnd.ENDED
         if deletion.is_wanted(state, header, message):
             if not turn.settled and state.status != "deleted":
                 await settle.tell_others(turn)
@@ -172,8 +163,18 @@ class Engine:
             if request is None:
                 await self._left_ended(turn, message)
                 return TurnEnd.NOTHING
+            if not turn.settled:
+                await settle.tell_others(turn)  # of this end, which the log forgets then
             turn, events = await control.reopen(turn, request)
             log += events
+        if forking.is_behind(turn):
+            try:
+                log += await forking.copy(turn)
+            except ForkRefused as error:
+                await forking.refuse(turn)
+                await settle.finish(turn, None, Raised(error), None)
+                return TurnEnd.ENDED
+            turn = replace(turn, settled=False)
         extent = Extent.of(state)
         try:
             end = await self._go_on(turn, message, log)
@@ -186,13 +187,13 @@ class Engine:
     async def _left_ended(self, turn: TurnContext, message: Message) -> None:
         """Make sure of what a run leaves that has ended."""
         await settle.close_late(turn)
+        if turn.state.continued is not None and turn.header.paused:
+            await continuing.pause_next(turn)
         await settle.write_header(turn)
         if not turn.settled:
             await settle.tell_others(turn)
-        if turn.state.continued is not None and isinstance(message, CancelRun):
+        if turn.state.continued is not None:
             await continuing.forward(turn, message)
-        if turn.state.continued is not None and isinstance(message, InboxPut):
-            await forward_entry(self.ports, turn.values, message, turn.state.continued.next)
 
     async def _go_on(self, turn: TurnContext, message: Message, log: list[e.Event]) -> TurnEnd:
         before = turn.state.next_alarm()
