@@ -76,7 +76,9 @@ class Trail:
             found |= dict.fromkeys(self._after(mark))
         # What was undone on the way to this end has to be done again, to be undone again or not.
         undone = [step for by, step in self._undone.items() if by in found]
-        return tuple(found | dict.fromkeys(undone))
+        # An item of a dispatched map is made again with its map.
+        maps = [step.partition("#")[0] for step in undone if "#" in step]
+        return tuple(found | dict.fromkeys(undone) | dict.fromkeys(maps))
 
     def _causes(self, error: BaseException) -> Iterator[str]:
         for each in _chain(error):
