@@ -25,7 +25,6 @@ from stepwell import (
     RetryPolicy,
     current,
     hook,
-    shield,
     start_child,
     step,
     workflow,
@@ -86,10 +85,9 @@ async def fulfil_order(order: Order) -> Fulfilment:
     try:
         ended = await _fulfil(order)
     except asyncio.CancelledError:
-        async with shield():  # a second cancel does not cut this off
-            await release.map(order.lines, key=_article)
-            await refund_payment(order)
-            await notify(order, "cancelled")
+        await release.map(order.lines, key=_article)
+        await refund_payment(order)
+        await notify(order, "cancelled")
         raise
     await notify(order, ended.status)
     return ended

@@ -88,8 +88,7 @@ async def book_trip(trip: Trip) -> Booking:
     except ChildFailed:
         booking = Booking(status="impossible")
     except asyncio.CancelledError:
-        async with shield():  # a second cancel does not cut this off
-            await write_to(trip.traveller, "cancelled")
+        await write_to(trip.traveller, "cancelled")
         raise
     await write_to(trip.traveller, booking.status)
     return booking
