@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from examples.orders.delivery import Delivery, Parcel, deliver
 from examples.outside import outside
 from stepwell import (
-    ChildFailed,
+    ChildError,
     FatalError,
     HookTimeout,
     MapFailed,
@@ -110,7 +110,7 @@ async def _fulfil(order: Order) -> Fulfilment:
     parcel = await pack.aio(order, lines)
     try:
         delivery = await start_child(deliver, parcel)
-    except ChildFailed:
+    except ChildError:
         await refund_payment(order)
         return Fulfilment(status="lost")
     missing = tuple(line.article for line in order.lines if line not in lines)

@@ -18,7 +18,7 @@ from examples.trip.cars import Car, hire_car
 from examples.trip.fares import Watch, watch_fares
 from examples.trip.room import Room, find_room
 from stepwell import (
-    ChildFailed,
+    ChildError,
     HookTimeout,
     RetryPolicy,
     Saga,
@@ -85,7 +85,7 @@ async def book_trip(trip: Trip) -> Booking:
         booking = Booking(status="declined")
     except HookTimeout:
         booking = Booking(status="unanswered")
-    except ChildFailed:
+    except ChildError:
         booking = Booking(status="impossible")
     except asyncio.CancelledError:
         await write_to(trip.traveller, "cancelled")

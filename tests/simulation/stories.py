@@ -13,12 +13,15 @@ from typing import Any
 
 from examples.agent.workflow import assist
 from examples.approval.workflow import refund
+from examples.orders.workflow import fulfil_order
 from examples.outside import outside
+from examples.trip.workflow import book_trip
 from stepwell.authoring.decorators import Workflow
 from stepwell.client import Client
 from stepwell.core.records import RunStatus
 from stepwell.errors import NotRetryable, RunEnded, RunNotEnded
 from stepwell.testing.simulation import Simulation
+from tests.examples.given import LAMPS, TRIP
 from tests.simulation import families as f
 from tests.simulation import inputs as i
 from tests.simulation import lives, options, remarks
@@ -123,6 +126,13 @@ def _story(
 
 _ORDER = s._ORDER
 _FINE = ("review", "fine")
+_PAID = {"paid": True, "reference": "P-8"}
+_TRIP = (
+    ("vacancy", {"free": True}),
+    ("price", {"price": 50}),
+    ("price", {"price": 60}),
+    ("offer", {"yes": True}),
+)
 
 STORIES = (
     _story("approval", refund, _ORDER, answers=(("approval", APPROVED),), starts=2),
@@ -134,6 +144,8 @@ STORIES = (
         cancelled=True,
     ),
     _story("agent", assist, "Oslo", answers=(("visitor", {"text": "aisle"}),)),
+    _story("order", fulfil_order, LAMPS, answers=(("payment", _PAID),), cancelled=True),
+    _story("trip", book_trip, TRIP, answers=_TRIP, starts=2),
     _story("sequence", s.sequence, starts=2),
     _story("lots", s.lots),
     _story("parallel", s.parallel, cancelled=True),
