@@ -30,9 +30,14 @@ from stepwell.core.messages import (
     CancelRun,
     ChildReported,
     Continue,
+    DeleteRun,
     HookDecided,
+    InboxPut,
+    LookAgain,
     MapReported,
     Message,
+    ResumeRun,
+    RetryRun,
     StartRun,
     StepAttempt,
     StepReported,
@@ -56,6 +61,7 @@ CANCEL = CancelRun(run_id="run", request_id="r")
 
 #: For each type, two messages that differ in nothing but their cause.
 REPORTED = MapReported(run_id="run", map="m*:1", order=2, cause="1 have failed")
+PUT = InboxPut(run_id="run", entry_id="e", key="k", payload="1", sent_at=1)
 PAIRS: list[tuple[Message, Message]] = [
     (START_RUN, START_RUN.model_copy(update={"seed": "s2"})),
     (DECIDED, DECIDED.model_copy(update={"decision_id": "d2"})),
@@ -66,7 +72,20 @@ PAIRS: list[tuple[Message, Message]] = [
     (REPORTED, REPORTED.model_copy(update={"map": "n*:1"})),
     (REPORTED, REPORTED.model_copy(update={"order": 3})),
     (REPORTED, REPORTED.model_copy(update={"cause": "it is through"})),
-    (CANCEL, CANCEL.model_copy(update={"request_id": "r2"})),
+    *(
+        (asked, asked.model_copy(update={"request_id": "r2"}))
+        for asked in (
+            CANCEL,
+            LookAgain(run_id="run", request_id="r"),
+            ResumeRun(run_id="run", request_id="r", pause="p"),
+            RetryRun(run_id="run", request_id="r", after=3),
+            DeleteRun(run_id="run", request_id="r", after=3),
+        )
+    ),
+    *(
+        (PUT, PUT.model_copy(update=other))
+        for other in ({"entry_id": "e2"}, {"key": "k2"}, {"payload": "2"})
+    ),
     (Continue(run_id="run", cause="c"), Continue(run_id="run", cause="c2")),
     (Wake(run_id="run", cause="c"), Wake(run_id="run", cause="c2")),
     (Wake(run_id="run", cause="c"), Continue(run_id="run", cause="c")),

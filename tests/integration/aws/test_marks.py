@@ -12,7 +12,7 @@ import pytest
 from stepwell import hook, step, workflow
 from stepwell.core.events import CancelRequested
 from stepwell.core.messages import CancelRun, HookDecided, StepAttempt, TimerDue, Wake
-from stepwell.core.records import Attention, HookStatus, RunHeader, RunStatus
+from stepwell.core.records import Attention, HookStatus, RunStatus
 from tests.contract.given import run
 from tests.integration.aws.deployment import MAX_RECEIVES, Deployed
 
@@ -44,10 +44,10 @@ def before_the_next_header(
     store, left = deployed.aws.store, [do]
     write = store._update_header
 
-    def update(header: RunHeader, over: RunHeader | None) -> bool:
+    def update(*given: Any) -> bool:
         if left:
             left.pop()()
-        return write(header, over)
+        return write(*given)
 
     monkeypatch.setattr(type(store), "_update_header", lambda _, *given: update(*given))
 
@@ -143,7 +143,7 @@ def test_the_sweeper_does_not_mark_over_what_a_turn_has_just_made_good(
     good = replace(blocked, attention=None)
     deployed.send("run-dead.fifo", Wake(run_id=run_id, cause="c"))
     store = deployed.aws.store
-    before_the_next_header(deployed, monkeypatch, lambda: store._update_header(good, None))
+    before_the_next_header(deployed, monkeypatch, lambda: store._update_header(good, None, False))
     deployed.deliver("run-dead.fifo")
     found = deployed.header(run_id).attention
     assert found is not None
