@@ -30,7 +30,7 @@ CALLERS = (
         id="start-loser-compares",
         module=_START,
         within="_same_start",
-        was="    if standing.input_digest != digest:\n",
+        was="    if standing.input_digest != given:\n",
         becomes="    if False:\n",
         protects="the same key with another input is a conflict (F10)",
         killed_by=(f"{_STARTS}test_the_same_key_with_another_input_is_a_conflict",),

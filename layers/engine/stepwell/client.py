@@ -51,8 +51,7 @@ from stepwell.engine.ports import Page, Ports
 from stepwell.engine.progress import MapProgress, progress_of
 from stepwell.engine.selection import Selection
 from stepwell.engine.settings import Settings
-from stepwell.engine.starting import named_with, started_with
-from stepwell.engine.starts import StartOptions, Starts
+from stepwell.engine.starts import StartOptions, Starts, named_with, started_with
 from stepwell.engine.values import Values
 from stepwell.errors import (
     DurationLike,

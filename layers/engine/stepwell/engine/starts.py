@@ -5,17 +5,20 @@ Whoever comes second, caller or turn, finds the header and adopts it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from stepwell.core.contexts import checked_context
+from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.ids import run_id_for
 from stepwell.core.messages import StartRun
-from stepwell.core.records import Guards, RunHeader
+from stepwell.core.payload import codec, digest
+from stepwell.core.records import Guards, Payload, RunHeader
 from stepwell.engine.catalogue import NamedStart
 from stepwell.engine.headers import header_of
 from stepwell.engine.ports import Ports
 from stepwell.engine.values import Values
-from stepwell.errors import IdempotencyConflict, RunDeleted
+from stepwell.errors import IdempotencyConflict, RunDeleted, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +73,44 @@ class Starts:
         return _same_start(standing, start.digest, key or ""), repeated
 
 
-def _same_start(standing: RunHeader, digest: str, key: str) -> str:
+def _same_start(standing: RunHeader, given: str, key: str) -> str:
     if standing.deleted_at is not None:
         raise RunDeleted(standing.run_id)
-    if standing.input_digest != digest:
+    if standing.input_digest != given:
         raise IdempotencyConflict(standing.run_id, key)
     return standing.run_id
+
+
+def started_with(start: NamedStart, definition: WorkflowDefinition, context: Any) -> NamedStart:
+    """A start with the code, and with a context: the given one, or the one its type makes.
+
+    Raises `PayloadError` on one that does not fit, `UsageError` where the workflow has none.
+    """
+    declared = definition.context
+    if declared is None:
+        if context is not None:
+            raise UsageError(
+                f"workflow {definition.name!r} has no context: declare @workflow(context=YourModel)"
+            )
+        return start
+    if context is None:
+        # Recorded, so that another default in later code changes nothing; not given, so no part of
+        # what the start is known by.
+        return replace(start, context=declared.initial(None))
+    return _identified(start, declared.encode(context))
+
+
+def named_with(start: NamedStart, workflow: str, context: Any) -> NamedStart:
+    """A start without the code, and with a context as JSON; the worker sees whether it fits.
+
+    Raises `PayloadError` on what is no JSON, or too large.
+    """
+    if context is None:
+        return start
+    owner = f"context of workflow {workflow!r}"
+    return _identified(start, checked_context(codec(Any, owner).encode(context), owner))
+
+
+def _identified(start: NamedStart, context: Payload) -> NamedStart:
+    """With one key, another context is another start."""
+    return replace(start, context=context, digest=digest(f"{start.digest} {context}"))
