@@ -432,6 +432,23 @@ def test_a_child_of_the_life_before_that_ends_late_is_not_the_one_that_is_waited
     assert env.result(run) == "anew"
 
 
+def test_a_deleted_run_has_ended_though_somebody_asked_for_a_retry_meanwhile() -> None:
+    def begin(env: Environment) -> RunHandle[Any]:
+        run = started(env, asks)
+        env.cancel(run)
+        env.wait_for(env.client.delete(run.id))
+        return run
+
+    # The log says that it is deleted, and its header nothing of it so far.
+    for env, run in dies(begin, "store.append", "after"):
+        env.retry(run)
+        with pytest.raises(RunDeleted):
+            env.get(run)
+        left = env.wait_for(env._local.store.get_header(run.id))
+        assert left is not None
+        assert (left.status, left.due) == (RunStatus.CANCELLED, None)
+
+
 # Dispatched maps
 
 

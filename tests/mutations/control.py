@@ -132,4 +132,24 @@ MUTATIONS = (
         ),
         hangs=True,
     ),
+    Mutation(
+        id="timers-of-each-life",
+        module="core/state.py",
+        was="yield Alarm(timer.due, timer.id, self.lives.retried)",
+        becomes="yield Alarm(timer.due, timer.id, 0)",
+        protects="a timer of the life before does not stand in for one of this, nor take it along",
+        killed_by=(
+            f"{_LIVES}test_what_waits_under_one_id_in_two_lives_has_an_arm_of_its_own_in_each",
+        ),
+    ),
+    Mutation(
+        id="tombstone-says-how-it-ended",
+        module="engine/deletion.py",
+        was="last_event=state.last, status=_ended_as(commits)\n",
+        becomes="last_event=state.last\n",
+        protects="a deleted run is not taken for one that goes on",
+        killed_by=(
+            "tests/integration/test_together.py::test_a_deleted_run_has_ended_though_somebody_asked_for_a_retry_meanwhile",
+        ),
+    ),
 )

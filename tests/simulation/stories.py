@@ -18,13 +18,13 @@ from examples.outside import outside
 from examples.trip.workflow import book_trip
 from stepwell.authoring.decorators import Workflow
 from stepwell.client import Client
-from stepwell.core.records import RunStatus
-from stepwell.errors import NotRetryable, RunEnded, RunNotEnded
+from stepwell.core.records import RunHeader, RunStatus
+from stepwell.errors import ForkRefused, NotRetryable, RunDeleted, RunEnded, RunNotEnded
 from stepwell.testing.simulation import Simulation
 from tests.examples.given import LAMPS, TRIP
 from tests.simulation import families as f
 from tests.simulation import inputs as i
-from tests.simulation import lives, options, remarks
+from tests.simulation import lives, mixed, options, remarks
 from tests.simulation import scenarios as s
 
 APPROVED = {"approved": True, "reviewer": "Grace"}
@@ -48,6 +48,8 @@ class Story:
     outage: bool = False
     #: What operators do, each at some moment, and again until it is possible.
     operated: tuple[str, ...] = ()
+    #: What they do to whichever run it is possible for, the newest one first.
+    anywhere: tuple[str, ...] = ()
     #: How often it is started, with the same key, at the same time.
     starts: int = 1
 
@@ -67,6 +69,8 @@ class Story:
             sim.ask("mends", _mend)
         for what in self.operated:
             sim.ask(f"{what}s", _operation(sim, what), when=_possible(sim, what))
+        for n, what in enumerate(self.anywhere, 1):
+            _ask_anywhere(sim, n, what)
 
     @staticmethod
     def _send(sim: Simulation, n: int, key: str, value: Any) -> None:
@@ -88,14 +92,36 @@ async def _mend(_: Client) -> None:
 
 def _operation(sim: Simulation, what: str) -> Callable[[Client], Any]:
     async def operate(client: Client) -> Any:
-        run_id = sim.run_ids()[0]
-        with suppress(RunNotEnded, NotRetryable, RunEnded):  # it went on meanwhile
-            if what == "fork":
-                return await client.fork(run_id, fork_id="the-fork")
-            return await getattr(client, what)(run_id)
-        return None
+        return await _operate(client, sim.run_ids()[0], what)
 
     return operate
+
+
+async def _operate(client: Client, run_id: str, what: str, fork_id: str = "the-fork") -> Any:
+    with suppress(RunNotEnded, NotRetryable, RunEnded, RunDeleted, ForkRefused):
+        # It went on meanwhile, or is not there any more.
+        if what == "fork":
+            return await client.fork(run_id, fork_id=fork_id)
+        if what == "force":
+            return await client.cancel(run_id, "by force", force=True)
+        return await getattr(client, what)(run_id)
+    return None
+
+
+def _ask_anywhere(sim: Simulation, number: int, what: str) -> None:
+    """Somebody does this to the newest run that it is possible for by then."""
+    chosen: list[str] = []
+
+    def possible() -> bool:
+        if not chosen:
+            found = [each.run_id for each in sim.headers() if _is_possible(each, what)]
+            chosen.extend(found[-1:])
+        return bool(chosen)
+
+    async def operate(client: Client) -> Any:
+        return await _operate(client, chosen[0], what, f"fork-{number}")
+
+    sim.ask(f"{what}s somewhere ({number})", operate, when=possible)
 
 
 def _possible(sim: Simulation, what: str) -> Callable[[], bool]:
@@ -103,15 +129,21 @@ def _possible(sim: Simulation, what: str) -> Callable[[], bool]:
 
     def possible() -> bool:
         header = next(iter(sim.headers()), None)
-        if header is None:
-            return False
-        if what == "retry":
-            return header.status in (RunStatus.FAILED, RunStatus.CANCELLED)
-        if what == "resume":
-            return header.paused
-        return header.last_event > 0 if what == "fork" else not header.status.terminal
+        return header is not None and _is_possible(header, what)
 
     return possible
+
+
+def _is_possible(header: RunHeader, what: str) -> bool:
+    if header.deleted_at is not None:
+        return False
+    if what == "retry":
+        return header.status in (RunStatus.FAILED, RunStatus.CANCELLED)
+    if what == "delete":
+        return header.status.terminal
+    if what == "resume":
+        return header.paused
+    return header.last_event > 0 if what == "fork" else not header.status.terminal
 
 
 def _story(
@@ -220,6 +252,38 @@ STORIES = (
         operated=("pause", "resume", "fork"),
     ),
     _story("rounds alone", f.rounds, 0, starts=2, cancelled=True),
+    _story(
+        "family mended",
+        mixed.parent,
+        outage=True,
+        operated=("retry", "retry"),
+        anywhere=("retry", "pause", "resume", "retry", "delete"),
+    ),
+    _story(
+        "family forked",
+        mixed.parent,
+        outage=True,
+        cancelled=True,
+        operated=("fork", "retry"),
+        anywhere=("fork", "delete", "retry", "delete"),
+    ),
+    _story(
+        "rounds looked after",
+        mixed.rounds,
+        0,
+        sent=(("a", 1), ("b", 2), ("a", 3)),
+        outage=True,
+        operated=("pause", "resume"),
+        anywhere=("fork", "pause", "resume", "retry", "delete", "force"),
+    ),
+    _story(
+        "patient",
+        mixed.patient,
+        answers=(("question", 1),),
+        outage=True,
+        operated=("fork", "pause", "resume", "retry"),
+        anywhere=("delete", "force", "retry"),
+    ),
 )
 BY_NAME: dict[str, Story] = {story.name: story for story in STORIES}
 Begin = Callable[[Simulation], None]

@@ -159,3 +159,21 @@ def test_ends_without_anything_to_do_again_are_written_as_before() -> None:
 def test_the_volume_of_an_end_counts_what_is_done_again() -> None:
     event = ended("charge:1", "1/refund:1")
     assert volume(event) == len(e.dump_events([event])) - 1
+
+
+def test_what_waits_under_one_id_in_two_lives_has_an_arm_of_its_own_in_each() -> None:
+    """Times may be equal, and then equal messages would be taken for one."""
+    first = [
+        STARTED,
+        e.TimerStarted(at=6, timer="sleep:1", name="sleep", due=90),
+        e.StepRetryScheduled(
+            at=6, step="a:1", name="a", digest="d", attempt=1, due=90, error=FAILURE
+        ),
+    ]
+    second = [*first, e.RunCancelled(at=7), RETRIED, *first[1:]]
+    before, after = set(fold(first).alarms()), set(fold(second).alarms())
+    assert {(alarm.wait_id, alarm.due) for alarm in before | after} == {
+        ("sleep:1", 90),
+        ("a:1", 90),
+    }
+    assert not before & after

@@ -165,7 +165,11 @@ class RunState:
         return known is not None and known.dispatched and known.status == "started"
 
     def alarms(self) -> Iterator[Alarm]:
-        """Every time at which something that the run waits for comes due."""
+        """Every time at which something that the run waits for comes due.
+
+        What waits under one id in several lives has other arms in each: more events than arms lie
+        before a retry. Else a message of the life before would swallow one of this.
+        """
         for hook in self.hooks.values():
             if hook.open and hook.notify_due is not None:
                 yield Alarm(hook.notify_due, hook.id, hook.notify_attempts)
@@ -173,10 +177,10 @@ class RunState:
                 yield Alarm(hook.expires_at, hook.id, 0)
         for timer in self.timers.values():
             if timer.status == "started":
-                yield Alarm(timer.due, timer.id, 0)
+                yield Alarm(timer.due, timer.id, self.lives.retried)
         for step in self.steps.values():
             if step.due is not None:
-                yield Alarm(step.due, step.id, step.attempts)
+                yield Alarm(step.due, step.id, self.lives.retried + step.attempts)
 
     def next_alarm(self, after: Millis | None = None) -> Alarm | None:
         """The earliest one. A run needs no other: the turn that it wakes sees to the next.

@@ -11,14 +11,14 @@ turns that come late find them and change nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from stepwell.core.events import Commit, MapStarted, RunDeleted
 from stepwell.core.map_layout import Layout
 from stepwell.core.map_rows import TOP, ShardKey
 from stepwell.core.messages import DeleteRun
-from stepwell.core.records import REMEMBERED, RunHeader, tombstone
+from stepwell.core.records import REMEMBERED, RunHeader, RunStatus, tombstone
 from stepwell.core.state import RunState
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Ports
@@ -26,6 +26,12 @@ from stepwell.engine.turn_context import TurnContext
 from stepwell.engine.values import owner_of
 
 _LOG = logging.getLogger("stepwell.engine")
+_STATUS = {
+    "RunCompleted": RunStatus.COMPLETED,
+    "RunFailed": RunStatus.FAILED,
+    "RunCancelled": RunStatus.CANCELLED,
+    "RunContinued": RunStatus.CONTINUED,
+}
 
 
 def is_wanted(state: RunState, header: RunHeader, message: object) -> bool:
@@ -40,7 +46,7 @@ def is_wanted(state: RunState, header: RunHeader, message: object) -> bool:
     return isinstance(message, DeleteRun) and state.terminal and message.after == state.last
 
 
-async def delete(turn: TurnContext, message: object, commits: Iterable[Commit]) -> None:
+async def delete(turn: TurnContext, message: object, commits: Sequence[Commit]) -> None:
     """Delete the run, whose log is `commits`. Raises `Fenced` when it goes on instead."""
     state, journal = turn.state, turn.journal
     if state.status != "deleted":
@@ -52,10 +58,18 @@ async def delete(turn: TurnContext, message: object, commits: Iterable[Commit]) 
         _LOG.info("run %s is deleted, by request %s", turn.run_id, message.request_id)
     for alarm in state.alarms():
         await turn.ports.timers.cancel(turn.run_id, alarm.wait_id, alarm.arm)
-    left = replace(tombstone(turn.header, journal.now()), last_event=state.last)
+    left = replace(
+        tombstone(turn.header, journal.now()), last_event=state.last, status=_ended_as(commits)
+    )
     if not await turn.ports.store.bury(left):
         raise Fenced(f"run {turn.run_id!r} goes on while it is deleted")
     await erase(turn.ports, left, commits)
+
+
+def _ended_as(commits: Sequence[Commit]) -> RunStatus:
+    """How a run ended, as its log says: somebody may have just asked for a retry on its header."""
+    events = (event for commit in reversed(commits) for event in reversed(commit.events))
+    return next(_STATUS[event.type] for event in events if event.type in _STATUS)
 
 
 def shards_in(run_id: str, commits: Iterable[Commit]) -> list[ShardKey]:
