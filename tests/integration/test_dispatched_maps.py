@@ -27,7 +27,7 @@ from stepwell import (
     step_hook,
     workflow,
 )
-from stepwell.authoring.guards import of_this_process
+from stepwell.authoring.guards import guard_change
 from stepwell.core.payload import Sizes
 from stepwell.core.records import RunStatus
 from stepwell.errors import RunFailed
@@ -445,8 +445,9 @@ def test_items_have_the_guards_of_their_run() -> None:
         return [found.results, [type(error).__name__ for error in found.errors]]
 
     with Environment() as env:
-        guards = of_this_process(guard, (), "n")
-        run = env.wait_for(env.client.with_guards(guards).start(flow))
+        given = guard_change(guard, (), "n")
+        assert given is not None
+        run = env.wait_for(env.client.with_guards(given.guards).start(flow))
         env.run_until_idle()
         assert env.result(run) == [[2, 20], ["StepBlocked"]]
     assert sorted(asked) == [f"double*:1#{n}" for n in range(3)]

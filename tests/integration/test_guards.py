@@ -24,10 +24,10 @@ from stepwell import (
     step_hook,
     workflow,
 )
-from stepwell.authoring.guards import of_this_process
+from stepwell.authoring.guards import guard_change
 from stepwell.client import RunHandle
 from stepwell.core import events as e
-from stepwell.core.records import Guards, RunStatus
+from stepwell.core.records import GuardChange, Guards, RunStatus
 from stepwell.testing import Environment
 
 Answer = dict[str, Any]
@@ -82,8 +82,9 @@ class Asked:
 def start(
     env: Environment, flow: Any, before: Any = (), after: Any = (), nonce: str = "n"
 ) -> RunHandle[Any]:
-    guards = of_this_process(before, after, nonce)
-    run: RunHandle[Any] = env.wait_for(env.client.with_guards(guards).start(flow))
+    given = guard_change(before, after, nonce)
+    assert given is not None
+    run: RunHandle[Any] = env.wait_for(env.client.with_guards(given.guards).start(flow))
     env.run_until_idle()
     return run
 
@@ -527,6 +528,47 @@ def test_a_resume_without_guards_keeps_those_that_the_run_has(audited: Any) -> N
         assert env.result(run) == "audited"
         [replaced] = [x.event for x in env.history(run) if isinstance(x.event, e.GuardsReplaced)]
         assert replaced.actor == "Ada"
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["resume", "retry"])
+def test_guards_of_the_other_side_stay_when_one_side_is_replaced(ended: bool) -> None:
+    @step_guard(name="sides.before")
+    def before(payload: dict[str, Any]) -> Answer:
+        reason = "not yet"
+        return {"power": "block" if ended else "suspend", "reason": reason}
+
+    @step_guard(name="sides.passes")
+    def passes(payload: dict[str, Any]) -> Answer:
+        return OBSERVE
+
+    @step_guard(name="sides.after")
+    def after(payload: dict[str, Any]) -> Answer:
+        return {"power": "replace", "result": "reviewed"}
+
+    with Environment() as env:
+        client = env.client.with_options(prepare_step=before, review_step=after)
+        run = env.wait_for(client.start(pricing))
+        env.run_until_idle()
+        go_on = env.client.retry if ended else env.client.resume
+        env.wait_for(go_on(run.id, prepare_step=passes))
+        env.run_until_idle()
+        assert env.result(run) == "reviewed"
+        [replaced] = [x.event for x in env.history(run) if isinstance(x.event, e.GuardsReplaced)]
+        assert replaced.guards == Guards(before=("sides.passes",), after=("sides.after",))
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"),
+    [
+        (None, Guards(before=("new",), after=("new",))),
+        ("before", Guards(before=("old",), after=("new",))),
+        ("after", Guards(before=("new",), after=("old",))),
+    ],
+)
+def test_a_change_is_laid_over_what_the_run_has(keep: Any, left: Guards) -> None:
+    change = GuardChange(guards=Guards(before=("new",), after=("new",)), keep=keep)
+    assert change.over(Guards(before=("old",), after=("old",))) == left
+    assert GuardChange(keep=keep).over(None) is None
 
 
 @pytest.mark.parametrize("function", [3, str])

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from stepwell.authoring.decorators import Workflow
-from stepwell.authoring.guards import Chain, declared
+from stepwell.authoring.guards import Chain, declared, guard_change
 from stepwell.core.attributes import Scalar
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event, Recorded
@@ -448,11 +448,11 @@ class Client(InboxCalls, OperatingCalls):
         stands again. Otherwise steps and workflows that raised `Suspend` look again, whether there
         is input or not; a run that waits for nothing of that kind goes on as it is.
 
-        With guards, none being an empty list, the run's steps have these from here on; without,
-        those that the run has. Raises `RunNotFound`, `RunEnded`, and `UsageError` on a guard that
-        is not declared.
+        With guards, none being an empty list, the run's steps have these from here on; those before
+        or after a step that are not given stay as the run has them. Raises `RunNotFound`,
+        `RunEnded`, and `UsageError` on a guard that is not declared.
         """
-        await self.go_on(run_id, _change(prepare_step, review_step), actor=actor)
+        await self.go_on(run_id, guard_change(prepare_step, review_step, None), actor=actor)
 
     async def go_on(
         self, run_id: str, change: GuardChange | None, *, actor: str | None = None
@@ -476,7 +476,7 @@ class Client(InboxCalls, OperatingCalls):
         been mended in between. Guards are as those of `resume`. Raises `RunNotFound`,
         `RunNotEnded`, `NotRetryable`, and `UsageError` on a guard that is not declared.
         """
-        await self.begin_again(run_id, _change(prepare_step, review_step), actor=actor)
+        await self.begin_again(run_id, guard_change(prepare_step, review_step, None), actor=actor)
 
     async def begin_again(
         self, run_id: str, change: GuardChange | None, *, actor: str | None = None
@@ -557,9 +557,3 @@ class Client(InboxCalls, OperatingCalls):
 async def resume_hook(token: str, payload: Any = None, *, actor: str | None = None) -> Resumed:
     """Answer a hook with the client that the environment names; see `Client.resume_hook`."""
     return await Client.from_env().resume_hook(token, payload, actor=actor)
-
-
-def _change(prepare_step: Chain | None, review_step: Chain | None) -> GuardChange | None:
-    if prepare_step is None and review_step is None:
-        return None
-    return GuardChange(guards=declared(prepare_step or (), review_step or ()))

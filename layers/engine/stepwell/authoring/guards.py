@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from stepwell.authoring.registry import registry
 from stepwell.core.definitions import GuardDefinition
 from stepwell.core.ids import check_name
-from stepwell.core.records import Guards
+from stepwell.core.records import GuardChange, Guards
 from stepwell.errors import DefinitionError, UsageError
 
 #: What a guard is: a function of the payload, plain or `async`, or anything called like one.
@@ -89,9 +89,20 @@ def declared(
     )
 
 
-def of_this_process(before: Chain, after: Chain, nonce: str) -> Guards | None:
-    """The guards of a run; plain functions get a name that only this process knows, by `nonce`."""
-    return _guards(_names(before, nonce), _names(after, nonce))
+def guard_change(
+    before: Chain | None, after: Chain | None, nonce: str | None
+) -> GuardChange | None:
+    """What a call says of the guards of a run: a chain that is not given stays. None: nothing.
+
+    Without a `nonce`, any process may go on with the run.
+    """
+    if before is None and after is None:
+        return None
+    guards = _guards(_names(before or (), nonce), _names(after or (), nonce))
+    keep: Literal["before", "after"] | None = None
+    if before is None or after is None:
+        keep = "before" if before is None else "after"
+    return GuardChange(guards=guards, keep=keep)
 
 
 def local_guard(name: str) -> GuardDefinition | None:

@@ -114,9 +114,9 @@ class Scripted:
         """Go on with a run of this workflow, as `run` does, with the inbox as it is now.
 
         A run that has completed is returned with its result, and nothing runs. One that has failed
-        or was cancelled is retried: recorded steps stay. Without guards the run has those that it
-        was given last; an empty list takes them away. A run that another process works on is waited
-        for.
+        or was cancelled is retried: recorded steps stay. Guards that are not given, before steps
+        or after them, stay as the run has them; an empty list takes them away. A run that another
+        process works on is waited for.
 
         Raises `RunNotFound`, and `UsageError` for a run of another workflow or inside of a run.
         """

@@ -185,12 +185,11 @@ def _received(
 
 
 def guards_replaced(
-    asked: LookAgain | RetryRequest, change: GuardChange, at: Millis
+    state: RunState, asked: LookAgain | RetryRequest, change: GuardChange, at: Millis
 ) -> e.GuardsReplaced:
     """The event that a request leads to which gives the run other guards."""
-    return e.GuardsReplaced(
-        at=at, request_id=asked.request_id, guards=change.guards, actor=asked.actor
-    )
+    guards = change.over(state.guards)
+    return e.GuardsReplaced(at=at, request_id=asked.request_id, guards=guards, actor=asked.actor)
 
 
 def _resumed(state: RunState, message: Message, at: Millis) -> e.Event | None:
@@ -198,7 +197,7 @@ def _resumed(state: RunState, message: Message, at: Millis) -> e.Event | None:
     if not isinstance(message, LookAgain) or message.request_id in state.requests:
         return None
     if message.change is not None:
-        return guards_replaced(message, message.change, at)
+        return guards_replaced(state, message, message.change, at)
     if not state.wants_input:
         return None
     return e.LookRequested(at=at, request_id=message.request_id, actor=message.actor)

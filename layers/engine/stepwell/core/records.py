@@ -127,9 +127,22 @@ class Guards:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardChange:
-    """Other guards for the steps of a run from here on; None: it has none any more."""
+    """Other guards for the steps of a run from here on; None: it has none any more.
+
+    `keep` is the chain that nothing is said of: it stays as the run has it.
+    """
 
     guards: Guards | None = None
+    keep: Literal["before", "after"] | None = None
+
+    def over(self, known: Guards | None) -> Guards | None:
+        """The guards of a run that had these."""
+        given = self.guards or Guards()
+        if self.keep == "before":
+            given = Guards(before=() if known is None else known.before, after=given.after)
+        elif self.keep == "after":
+            given = Guards(before=given.before, after=() if known is None else known.after)
+        return given if given.before or given.after else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ async def reopen(turn: TurnContext, request: RetryRequest) -> tuple[TurnContext,
         *_closed_late(turn, at),
     ]
     if request.change is not None:
-        events.append(guards_replaced(request, request.change, at))
+        events.append(guards_replaced(turn.state, request, request.change, at))
     for event in events:
         turn.journal.record(event)
     return replace(turn, header=header, settled=False), events

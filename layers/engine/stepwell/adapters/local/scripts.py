@@ -17,7 +17,7 @@ from stepwell.adapters.local.database import Database
 from stepwell.adapters.local.environment import DB_VARIABLE, DEFAULT_DB
 from stepwell.adapters.local.runtime import LocalEngine
 from stepwell.authoring.decorators import Workflow
-from stepwell.authoring.guards import forget, of_this_process
+from stepwell.authoring.guards import forget, guard_change
 from stepwell.authoring.registry import registry
 from stepwell.authoring.scripts import ProblemKind, Run, RunProblem, RunStanding, ScriptOptions
 from stepwell.core.durations import to_millis
@@ -128,12 +128,9 @@ class _Script:
         self._wait = None if options.wait is None else to_millis(options.wait)
 
     def change(self) -> GuardChange | None:
-        """The guards that the call gives the run, be it none; None where it says nothing."""
-        before, after = self._options.prepare_step, self._options.review_step
-        if before is None and after is None:
-            return None
-        nonce = self._engine.local.ports.ids.new_id()
-        return GuardChange(guards=of_this_process(before or (), after or (), nonce))
+        """What the call says of the run's guards; None where it says nothing."""
+        options, nonce = self._options, self._engine.local.ports.ids.new_id()
+        return guard_change(options.prepare_step, options.review_step, nonce)
 
     async def resume(self, run_id: str) -> Run[Any]:
         """Go on with a run."""
