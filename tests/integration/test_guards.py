@@ -261,6 +261,9 @@ WRONG: list[tuple[Any, str]] = [
     ({"power": "mutate", "kwargs": {"unknown": 1}}, "do not fit"),
     (RuntimeError("boom"), "RuntimeError: boom"),
     (SystemExit(3), "SystemExit"),
+    (ValueError(), "failed: ValueError"),
+    (asyncio.CancelledError(), "failed: asyncio.exceptions.CancelledError"),
+    (TimeoutError("its own"), "failed: TimeoutError: its own"),
 ]
 
 
@@ -433,6 +436,8 @@ def test_a_guard_after_the_step_may_replace_its_result(flow: Any, plain: str) ->
         ({"power": "suspend", "reason": "hm"}, "no power to suspend"),
         (None, "an answer is an object"),
         (RuntimeError("boom"), "boom"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (Suspend("made before"), "Suspend: made before"),
     ],
 )
 def test_a_result_that_a_guard_does_not_pass_does_not_count(answer: Any, told: str) -> None:
@@ -440,6 +445,16 @@ def test_a_result_that_a_guard_does_not_pass_does_not_count(answer: Any, told: s
         run = start(env, pricing, after=Asked(answer))
         assert told in failure(env, run).message
         assert not [x for x in env.history(run) if isinstance(x.event, e.StepCompleted)]
+
+
+def test_a_guard_after_the_step_cannot_suspend_it_for_the_body_would_run_once_more() -> None:
+    def wait(_: dict[str, Any]) -> Answer:
+        raise Suspend("made in the guard")
+
+    with Environment() as env:
+        run = start(env, pricing, after=wait)
+        assert "Suspend: made in the guard" in failure(env, run).message
+        assert env.get(run).status is RunStatus.FAILED
 
 
 # Names

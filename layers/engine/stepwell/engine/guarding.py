@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stepwell.authoring.guards import answered
-from stepwell.authoring.suspension import Suspend
+from stepwell.authoring.suspension import suspension_in
 from stepwell.core.definitions import GuardDefinition
 from stepwell.core.failure import describe
 from stepwell.core.ids import check_note
@@ -36,6 +36,9 @@ class _Refusal(Exception):
 
 class GuardedEntry(StepEntry):
     """An entry that asks guards. The step's own time begins when they have let it pass."""
+
+    #: Whether the body has returned, and the guards after it are asked.
+    _reviewing = False
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class GuardedEntry(StepEntry):
         outcome = await super()._body()
         if not isinstance(outcome, Done) or not self._guards.after:
             return outcome
+        self._reviewing = True
         try:
             async with asyncio.timeout(self._turn.settings.guard_time / 1000):
                 return await self._after(outcome)
@@ -124,26 +128,40 @@ class GuardedEntry(StepEntry):
         )
 
     async def _asked(self, guard: GuardDefinition, payload: str) -> tuple[str, Mapping[str, Any]]:
-        function = guard.function
         try:
-            if inspect.iscoroutinefunction(function):
-                answer = await function(json.loads(payload))
-            else:
-                pool = self._turn.notifiers
-                answer = await in_thread(pool, lambda: function(json.loads(payload)))
-                if inspect.isawaitable(answer):
-                    answer = await answer
-            power, told = answered(answer)
-        except (asyncio.CancelledError, KeyboardInterrupt, Suspend):
+            answer = await self._answer(guard.function, payload)
+        except KeyboardInterrupt:
             raise
+        except BaseException as error:  # the author's function may raise anything
+            if self._is_told_to_end(error):
+                raise
+            raise _refusal(f"guard {guard.name!r} failed: {describe(error)}", error) from None
+        try:
+            power, told = answered(answer)
         except ValueError as error:
             raise _refusal(f"guard {guard.name!r}: {error}", error) from None
-        except BaseException as error:  # the author's function may raise anything
-            raise _refusal(f"guard {guard.name!r} failed: {describe(error)}", error) from None
         self._check_open()
         if power == "block":
             raise _refusal(str(told["reason"]))
         return power, told
+
+    async def _answer(self, function: Callable[..., Any], payload: str) -> Any:
+        if inspect.iscoroutinefunction(function):
+            return await function(json.loads(payload))
+        answer = await in_thread(self._turn.notifiers, lambda: function(json.loads(payload)))
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def _is_told_to_end(self, error: BaseException) -> bool:
+        """Whether an error ends the entry, and is none of the guard's."""
+        if isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            return task is not None and task.cancelling() > 0
+        return not self._reviewing and suspension_in(error) is not None
+
+    def suspend(self, reason: str) -> None:
+        """The body or a guard before it wants to wait; after the body it would run once more."""
+        if not self._reviewing:
+            super().suspend(reason)
 
     def _change(self, guard: GuardDefinition, args: Any, kwargs: Any) -> None:
         """Give the body other arguments; what the step is known by stays."""
