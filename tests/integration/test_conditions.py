@@ -19,6 +19,7 @@ from stepwell import (
     wait_for_condition,
     workflow,
 )
+from stepwell.core.records import RunStatus
 from stepwell.errors import DefinitionError, RunFailed, UsageError
 from stepwell.testing import Environment
 from tests.integration.histories import crashes_of, essence, found
@@ -125,6 +126,26 @@ def test_after_so_many_looks_it_gives_up(env: Environment) -> None:
     env.run_until_idle()
     env.advance("1h")
     assert env.result(run) == ["count", "attempts", 2, [0, 1]]
+
+
+def test_a_retry_of_a_run_that_gave_up_does_not_look_again(env: Environment) -> None:
+    looks: list[int] = []
+
+    async def never(state: int) -> tuple[bool, int]:
+        looks.append(state)
+        return False, state + 1
+
+    @workflow
+    async def giving_up() -> int:
+        return await wait_for_condition(never, 0, backoff="1m", max_attempts=2)
+
+    run = env.start(giving_up)
+    env.run_until_idle()
+    env.advance("1h")
+    env.retry(run)
+    env.advance("1h")
+    assert env.get(run).status is RunStatus.FAILED
+    assert looks == [0, 1]
 
 
 def test_after_its_time_there_is_a_last_look(env: Environment) -> None:
