@@ -9,6 +9,7 @@ _RETRIED = "tests/integration/test_retried_runs.py::"
 _PAUSED = "tests/integration/test_paused_runs.py::"
 _CANCELLING = "tests/integration/test_cancelling.py::"
 _LIVES = "tests/unit/core/test_lives.py::"
+_INTERRUPTED = "tests/simulation/test_forks_everywhere.py::test_a_run_that_is_interrupted_at_any_turn_comes_to_the_same"
 _SHIELD = "tests/unit/engine/test_shield.py::"
 
 MUTATIONS = (
@@ -131,6 +132,22 @@ MUTATIONS = (
             f"{_SHIELD}test_a_task_group_inside_of_a_shield_ends_its_own_block",
         ),
         hangs=True,
+    ),
+    Mutation(
+        id="retry-makes-all-items-anew",
+        module="core/state.py",
+        was="            redo.update(_forget_items(state, each))\n",
+        becomes="",
+        protects="a retried map does not count an item twice, and end without another one",
+        killed_by=(f"{_INTERRUPTED}[map asks elsewhere-_cut]",),
+    ),
+    Mutation(
+        id="retry-asks-hooks-of-items-anew",
+        module="engine/map_items.py",
+        was="if self._item.inbox or self._item.retried:",
+        becomes="if self._item.inbox:",
+        protects="items of a map that a retry makes anew do not end at hooks that were closed before",
+        killed_by=(f"{_INTERRUPTED}[map asks elsewhere-_cut]",),
     ),
     Mutation(
         id="timers-of-each-life",

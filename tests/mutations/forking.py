@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _FORKS = "tests/integration/test_forks.py::"
+_EVERYWHERE = "tests/simulation/test_forks_everywhere.py::test_a_fork_from_any_event_fits_its_code"
 _TOGETHER = "tests/integration/test_together.py::"
 
 MUTATIONS = (
@@ -83,6 +84,30 @@ MUTATIONS = (
         "            request = wanted_retry",
         protects="a fork that could not be copied has ended, as any run",
         killed_by=(f"{_TOGETHER}test_a_fork_that_was_refused_stays_so_and_can_be_deleted[wake]",),
+    ),
+    Mutation(
+        id="fork-begins-maps-anew",
+        module="core/forking.py",
+        was="        if not known.told:\n            return False\n",
+        becomes="",
+        protects="a dispatched map that went on begins anew, with all of its items",
+        killed_by=(f"{_EVERYWHERE}[map asks elsewhere]",),
+    ),
+    Mutation(
+        id="fork-knows-items-as-steps",
+        module="core/forking.py",
+        was="            return _ended(state, event.step)\n",
+        becomes="            return False\n",
+        protects="code that was told of items one by one is told so again",
+        killed_by=(f"{_EVERYWHERE}[map asks elsewhere]",),
+    ),
+    Mutation(
+        id="fork-goes-without-cancel",
+        module="core/forking.py",
+        was="            return number\n",
+        becomes="            pass\n",
+        protects="a fork of a cancelled run does not begin with its cleanup",
+        killed_by=(f"{_EVERYWHERE}[cancel]", f"{_EVERYWHERE}[cancelled parent]"),
     ),
     Mutation(
         id="fork-of-one-key",

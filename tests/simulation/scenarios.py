@@ -427,7 +427,7 @@ def _more(env: Environment, run: RunHandle[Any]) -> None:
 
 
 def _item(env: Environment, run: RunHandle[Any]) -> None:
-    [found] = [hook for hook in env.hooks(run) if hook.hook_id.endswith("item@right")]
+    [found] = [hook for hook in env.hooks(run) if hook.hook_id.endswith("@right")]
     env.resume_hook(found.token, "yes")
 
 

@@ -498,7 +498,8 @@ class Client(InboxCalls, OperatingCalls):
         """Begin a new run with what another one has come to; that one is left as it is.
 
         Its events up to number `at` are copied, by default all but the end. What was still open
-        there begins anew: steps that had not ended, hooks, with new tokens, timers, children.
+        there begins anew: steps that had not ended, hooks, with new tokens, timers, children. A
+        cancel is not copied, nor what came after it.
         `edits` gives other values, by event number, for results of steps and for answers; `input`
         replaces the arguments. The code goes on from there; where it does not fit, the fork is
         blocked as any run. Durable when it returns. The same `fork_id` or key again, for the same

@@ -1,7 +1,8 @@
 """The log that a fork begins with: a function of another run's log and of what was asked. Pure.
 
 Outcomes are copied as they are, so that code comes to where it was. What was still open there is
-left out, and begins anew: steps that had not ended, hooks without an answer, timers, a cancel.
+left out, and begins anew: steps that had not ended, dispatched maps with all that their items came
+to, hooks without an answer, timers. A cancel is left out with all that came after it.
 Code that has started a child knows so, and may have gone on since: where the child had not ended,
 the fork starts one of its own there. Earlier lives of a run that was retried are copied whole, for
 the retry has sorted out what is left of them. A last event, `RunForked`, says where all of it comes
@@ -16,6 +17,7 @@ from dataclasses import replace
 
 from stepwell.core import events as e
 from stepwell.core.ids import child_run_id
+from stepwell.core.parts import MapState
 from stepwell.core.records import Fork, Millis, Payload
 from stepwell.core.state import RunState, fold
 
@@ -37,10 +39,16 @@ _NOT_COPIED = (
 
 
 def last_copied(events: Sequence[e.Event], at: int | None) -> int:
-    """The number of the last event that a fork at a place copies: no end is copied."""
+    """The number of the last event that a fork at a place copies.
+
+    No end is copied, and no cancel with what the code did knowing of it.
+    """
     last = len(events) if at is None else at
     while last and isinstance(events[last - 1], (*ENDS, e.RunDeleted)):
         last -= 1
+    for number in range(_begun(events[:last]), last):
+        if isinstance(events[number], e.CancelRequested):
+            return number
     return last
 
 
@@ -75,7 +83,7 @@ def copied(
         raise IndexError(f"event {fork.event} of {len(source)}")
     part = source[: fork.event]
     state = fold(part)
-    begun = max(n for n, each in enumerate(part, 1) if isinstance(each, _BEGINS))
+    begun = _begun(part)
     found: list[e.Event] = []
     for number, event in enumerate(part, 1):
         if number <= begun or _stays(event, state):
@@ -89,7 +97,18 @@ def copied(
 _BEGINS = (e.RunStarted, e.RunRetried, e.RunForked)
 
 
+def _begun(events: Sequence[e.Event]) -> int:
+    return max((n for n, each in enumerate(events, 1) if isinstance(each, _BEGINS)), default=0)
+
+
 def _stays(event: e.Event, state: RunState) -> bool:
+    known = _map_of(event, state)
+    if known is not None and known.dispatched:
+        if not known.told:
+            return False
+        if isinstance(event, e.StepStarted):
+            # With it an item that the map has handed over is a step of the run.
+            return _ended(state, event.step)
     if isinstance(event, _NOT_COPIED):
         return False
     if isinstance(event, e.HookExpired | e.HookFailed):
@@ -109,6 +128,13 @@ def _owned(event: e.Event, number: int, state: RunState, run_id: str) -> e.Event
         return event
     generation = state.lives.child_generation(child.id)
     return replace(event, run_id=child_run_id(run_id, child.id, generation))
+
+
+def _map_of(event: e.Event, state: RunState) -> MapState | None:
+    """The map that an event is about, or that the step is an item of that it is about."""
+    step: str | None = getattr(event, "step", None)
+    name = getattr(event, "map", None) if step is None else step.partition("#")[0]
+    return None if name is None else state.maps.get(name)
 
 
 def _ended(state: RunState, step: str) -> bool:

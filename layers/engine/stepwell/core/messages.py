@@ -203,7 +203,7 @@ class MapItem(_Message):
     says is repeated here. `input` is the item's, and `item` its index or key; both are looked up in
     the shard's row where a lane takes one item after the other. It is not to be made before `due`.
     `fail_at` and `enough_at` are how many failures or results of the whole map its run waits for.
-    `inbox` says that the run has one, which its steps may read.
+    `inbox` says that the run has one, which its steps may read, `retried` that it was.
     """
 
     type: Literal["map_item"] = "map_item"
@@ -225,6 +225,7 @@ class MapItem(_Message):
     workflow: str = ""
     guards: Guards | None = None
     inbox: bool = Field(default=False, exclude_if=lambda inbox: not inbox)
+    retried: bool = Field(default=False, exclude_if=lambda retried: not retried)
 
 
 #: What the step queue holds.

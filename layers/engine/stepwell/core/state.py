@@ -255,6 +255,7 @@ def _run_retried(state: RunState, event: e.RunRetried) -> None:
         if each.id in redo or not each.told:
             del state.maps[each.id]
             redo.add(each.id)
+            redo.update(_forget_items(state, each))
     for hook in state.hooks.values():
         if _is_asked_again(hook, redo):
             lives.open_again(hook.id, hook.step)
@@ -267,6 +268,15 @@ def _run_retried(state: RunState, event: e.RunRetried) -> None:
             redo.add(child.id)
     kept = {*state.steps, *state.maps, *state.timers, *state.hooks, *state.children}
     lives.begin(number, redo, kept, (state.at, event.at))
+
+
+def _forget_items(state: RunState, known: MapState) -> list[str]:
+    """Forget the items that a dispatched map has handed over: it makes all of them anew."""
+    items = [step for step in state.steps if step.startswith(f"{known.id}#")]
+    found = items if known.dispatched else []
+    for step in found:
+        del state.steps[step]
+    return found
 
 
 def _run_deleted(state: RunState, event: e.RunDeleted) -> None:

@@ -204,6 +204,7 @@ def _template(turn: TurnContext, known: MapState) -> MapItem:
         workflow=turn.header.workflow,
         guards=turn.state.guards,
         inbox=bool(turn.state.inbox),
+        retried=turn.state.lives.retried > 0,
     )
 
 

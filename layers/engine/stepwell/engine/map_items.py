@@ -144,8 +144,8 @@ class _Work:
         elif attempt > self._definition.retry.max_attempts:
             return await self._settle(key, (self._interrupted(command, attempt - 1),), 1)
         turn = self._context(command, key, attempt, message_id=message_id, again=again, left=left)
-        if self._item.inbox:
-            await self._read_inbox(turn)
+        if self._item.inbox or self._item.retried:
+            await self._read_log(turn)
         events = await self._run(command, key, turn)
         return None if events is None else await self._settle(key, events, revision)
 
@@ -252,10 +252,14 @@ class _Work:
             guards=self._guards(),
         )
 
-    async def _read_inbox(self, turn: TurnContext) -> None:
-        """Let the body see the inbox of its run. Of runs that have one, the log is read for it."""
+    async def _read_log(self, turn: TurnContext) -> None:
+        """Let the body see the inbox of its run, and ask anew what was left open before a retry.
+
+        The log is read only for items of runs that have an inbox, or were retried.
+        """
         rows = await turn.ports.store.load(turn.run_id)
         state = fold(event for commit in rows.commits for event in commit.events)
+        turn.state.lives = state.lives
         turn.state.inbox.update(state.inbox)
         turn.texts.update(await self._values.texts(state.inbox.values()))
 
