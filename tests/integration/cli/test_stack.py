@@ -62,7 +62,7 @@ def test_runs_are_listed_shown_and_told_from_there(stack: Deployed) -> None:
     run_id = stack.started("app:approve", ["plan"])["run_id"]
     [listed] = stack("runs", "list", "--status", "suspended", "--json").json["runs"]
     shown = stack("runs", "show", run_id, "--json").json
-    assert shown == {**listed, "input": {"title": "plan"}, "result": None}
+    assert shown == {**listed, "input": {"title": "plan"}, "result": None, "context": None}
     events = stack("runs", "history", run_id, "--json").json["events"]
     assert [each["type"] for each in events][-1] == "HookOpened"
     assert stack("runs", "list", "--status", "blocked", "--json").json["runs"] == []
