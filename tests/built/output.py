@@ -54,6 +54,9 @@ _VALUES = {
     "STEPWELL_STEP_LIMIT": "4000",
     "STEPWELL_IDLE_HOP_LIMIT": "20",
     "STEPWELL_DEPTH_LIMIT": "10",
+    "STEPWELL_RETAIN_COMPLETED": "",
+    "STEPWELL_RETAIN_FAILED": "",
+    "STEPWELL_RETAIN_CANCELLED": "",
 }
 #: Where the outside world of the examples would be; nothing is asked of it here.
 _OUTSIDE = Path(tempfile.gettempdir()) / "nobody.sqlite3"

@@ -19,8 +19,8 @@ from tests.deployed.driving import (
 from tests.deployed.pump import Deployment, Kill
 from tests.examples.given import EXAMPLES, SOMETIMES
 
-#: How many requests lie between two at which a worker is killed, where there are many; else none.
-STRIDES = {"orders": 11, "trip": 13, "cancelled trip": 17}
+#: How many requests lie between two at which a worker is killed. "approval" is killed at each.
+STRIDES = {"agent": 5, "briefing": 3, "orders": 11, "trip": 13, "cancelled trip": 17}
 
 
 def driven(aws: Deployment, name: str, world: Outside) -> Final:
