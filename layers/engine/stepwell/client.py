@@ -49,7 +49,7 @@ from stepwell.engine.operating import Operating, OperatingCalls
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Page, Ports
 from stepwell.engine.progress import MapProgress, progress_of
-from stepwell.engine.selection import Selection
+from stepwell.engine.selection import Selection, listed
 from stepwell.engine.settings import Settings
 from stepwell.engine.starts import StartOptions, Starts, named_with, started_with
 from stepwell.engine.values import Values
@@ -170,7 +170,7 @@ class Client(InboxCalls, OperatingCalls):
         known = self._options
         if idempotency_key is not None:
             check_key("idempotency", idempotency_key)
-        for tag in tags or ():
+        for tag in listed(tags or ()):
             check_note("tag", tag)
         if len(tags or ()) > _TAG_LIMIT:
             raise UsageError(f"tags: at most {_TAG_LIMIT}, not {len(tags or ())}")
@@ -291,6 +291,8 @@ class Client(InboxCalls, OperatingCalls):
 
         Raises `RunNotFound`.
         """
+        if after < 0 or (limit is not None and limit < 1):
+            raise ValueError(f"after must be at least 0 and limit 1, not {after} and {limit}")
         rows = await self._ports.store.load(run_id)
         found_run(rows.header, run_id)
         events = [event for commit in rows.commits for event in commit.events]

@@ -49,7 +49,9 @@ def _encodable(text: str) -> bool:
 
 def check_note(what: str, text: str | None) -> None:
     """Refuse a remark (a reason, an actor, a tag) that is too long for a record. `UsageError`."""
-    if text is not None and (len(text) > _NOTE_LIMIT or not _encodable(text)):
+    if text is None:
+        return
+    if not isinstance(text, str) or len(text) > _NOTE_LIMIT or not _encodable(text):
         raise UsageError(f"{what}: give at most {_NOTE_LIMIT:,} characters of valid text")
 
 

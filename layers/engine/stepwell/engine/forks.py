@@ -21,7 +21,7 @@ from stepwell.engine.catalogue import Catalogue
 from stepwell.engine.headers import found_run, header_of
 from stepwell.engine.ports import Ports, RunRows
 from stepwell.engine.values import Values
-from stepwell.errors import ForkRefused, IdempotencyConflict
+from stepwell.errors import ForkRefused, IdempotencyConflict, UsageError
 
 
 class Forks:
@@ -46,6 +46,9 @@ class Forks:
     ) -> tuple[str, bool]:
         """The fork's id, and whether it was there already."""
         check_note("actor", actor)
+        for what, given in (("input", input), ("edits", edits)):
+            if given is not None and not isinstance(given, Mapping):
+                raise UsageError(f"{what}: give a mapping, not {given!r:.100}")
         rows = await self._ports.store.load(source_id)
         header = found_run(rows.header, source_id)
         events = [event for commit in rows.commits for event in commit.events]
@@ -73,6 +76,7 @@ class Forks:
             repeated = known.created_at != message.created_at
         else:
             repeated = True
+        found_run(known, fork_id)
         if known.input_digest != made:
             raise IdempotencyConflict(fork_id, key or fork_id)
         return fork_id, repeated
@@ -80,7 +84,9 @@ class Forks:
     def _name(self, workflow: str, run_id: str | None, key: str | None) -> str:
         if run_id is not None:
             return check_key("run", run_id)
-        return self._ports.ids.new_id() if key is None else run_id_for(workflow, key)
+        if key is None:
+            return self._ports.ids.new_id()
+        return run_id_for(workflow, check_key("idempotency", key))
 
     def _edits(
         self, rows: RunRows, events: Sequence[e.Event], edits: Mapping[int, Any]
@@ -90,12 +96,12 @@ class Forks:
         hooks = {row.hook_id: row for row in rows.hooks}
         texts: dict[int, Payload] = {}
         for number, value in edits.items():
-            event = events[number - 1] if 1 <= number <= len(events) else None
+            event = events[number - 1] if _is_number(number, events) else None
             if event is None or not editable(event):
                 what = "not among those that are copied" if event is None else f"a {event.type}"
                 raise ForkRefused(
                     run_id,
-                    f"event {number} is {what}: the result of a StepCompleted and the payload of a "
+                    f"event {number!r} is {what}: the result of a StepCompleted and the payload of a "
                     "HookReceived can be edited, up to the place of the fork",
                 )
             owner = f"value for event {number}"
@@ -135,12 +141,16 @@ class Forks:
         )
 
 
+def _is_number(number: object, events: Sequence[e.Event]) -> bool:
+    return type(number) is int and 1 <= number <= len(events)
+
+
 def _place(header: RunHeader, events: Sequence[e.Event], at: int | None) -> int:
     if not events:
         raise ForkRefused(header.run_id, "has not begun; fork it when it has, or start another run")
-    if at is not None and not 1 <= at <= len(events):
+    if at is not None and not _is_number(at, events):
         raise ForkRefused(
-            header.run_id, f"has events 1 to {len(events)}, and none numbered {at} to fork at"
+            header.run_id, f"has events 1 to {len(events)}, and none numbered {at!r} to fork at"
         )
     return last_copied(events, at)
 

@@ -16,7 +16,7 @@ from stepwell.core.ids import check_key, check_note
 from stepwell.core.messages import InboxPut, LookAgain
 from stepwell.core.payload import codec
 from stepwell.core.records import GuardChange, InboxRow, Millis, RunHeader
-from stepwell.engine.headers import last_link
+from stepwell.engine.headers import found_run, last_link
 from stepwell.engine.ports import Ports, RunRows
 from stepwell.engine.values import Values
 from stepwell.errors import EntryConflict, RunEnded, RunNotFound
@@ -86,8 +86,7 @@ class Inboxes:
     async def entries(self, run_id: str) -> tuple[InboxEntry, ...]:
         """All entries of a run, oldest first. Raises `RunNotFound`."""
         rows = await self._ports.store.load(run_id)
-        if rows.header is None:
-            raise RunNotFound(run_id)
+        found_run(rows.header, run_id)
         events = [event for commit in rows.commits for event in commit.events]
         numbers = {
             event.entry: number

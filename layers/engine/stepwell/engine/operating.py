@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stepwell.core.durations import to_millis
 from stepwell.core.ids import check_note
 from stepwell.core.messages import CancelRun, ResumeRun, RetryRun
 from stepwell.core.records import Attention, GuardChange, RunHeader, RunStatus
@@ -172,6 +173,8 @@ class OperatingCalls:
         Raises `RunNotFound`; `RunBlocked` when it waits for a run that cannot go on;
         `ResultTimeout` when the run has not ended in time: the cancel stands.
         """
+        if not isinstance(wait, bool):
+            to_millis(wait)  # a cancel that was asked for wrongly is not asked for
         header = await self._operating.cancel(run_id, reason, actor, force=force)
         if wait is False or header.status.terminal:
             return header.status

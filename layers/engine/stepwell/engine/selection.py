@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from stepwell.core.attributes import Scalar, attribute_texts, read_attributes
 from stepwell.core.records import RunHeader
 from stepwell.engine.ports import Page
+from stepwell.errors import UsageError
 
 #: Pages that are read for one.
 _PAGES = 20
@@ -19,11 +20,18 @@ _PAGES = 20
 Read = Callable[[int, str | None], Awaitable[Page[RunHeader]]]
 
 
+def listed(tags: Sequence[str]) -> Sequence[str]:
+    """The tags. Raises `UsageError` on text alone, which would be taken for its letters."""
+    if isinstance(tags, str):
+        raise UsageError(f"tags: give a list of tags, such as [{tags!r}]")
+    return tags
+
+
 class Selection:
     """Which runs are wanted: those with all of these tags and attributes."""
 
     def __init__(self, tags: Sequence[str], attributes: Mapping[str, Scalar]) -> None:
-        self._tags = frozenset(tags)
+        self._tags = frozenset(listed(tags))
         self._attributes = attribute_texts(attributes)
 
     @property
