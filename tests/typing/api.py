@@ -20,6 +20,8 @@ from stepwell import (
     Result,
     RetryPolicy,
     Ticket,
+    ask,
+    continue_as_new,
     current,
     define_hook,
     hook,
@@ -29,16 +31,18 @@ from stepwell import (
     saga,
     set_attributes,
     set_context,
+    shield,
     sleep,
     start_child,
     step,
+    step_guard,
     step_hook,
     uuid4,
     workflow,
 )
 from stepwell.authoring.decorators import AsyncStep, SyncStep, Workflow
 from stepwell.client import RunHandle
-from stepwell.core.records import RunHeader
+from stepwell.core.records import RunHeader, RunStatus
 from stepwell.engine.catalogue import Publication
 from stepwell.engine.ports import Page
 from stepwell.testing import Environment
@@ -229,3 +233,38 @@ async def with_children(order: Order) -> None:
     await start_child(child, 7)  # type: ignore[call-overload]
     await start_child(child, order, wait=True)  # type: ignore[call-arg]
     start_child.with_options(on_parent_close="leave")  # type: ignore[call-overload]
+
+
+@step_guard
+def watches(step: dict[str, Any]) -> dict[str, Any]:
+    return step
+
+
+async def with_shields_and_questions(order: Order) -> None:
+    async with shield():
+        assert_type(await charge(order), str)
+    async with saga() as undoing:
+        undoing.add(charge, order, amount=2)
+    assert_type(await ask("Which colour?"), Any)
+    assert_type(patched("name"), bool)
+    patched(7)  # type: ignore[arg-type]
+    set_attributes({"a": [1]})  # type: ignore[dict-item]
+
+
+async def tries_again(client: Client, run: RunHandle[int]) -> None:
+    assert_type(await client.cancel(run.id, "reason", wait="30s"), RunStatus)
+    assert_type(await client.fork(run.id, at=2, edits={2: 1}), RunHandle[Any])
+    assert_type(await client.chain(run.id), tuple[RunHeader, ...])
+    await client.pause(run.id, reason=5)  # type: ignore[arg-type]
+    await client.resume(run.id, prepare_step=[watches])
+    await client.fork(run.id, edits={"2": 1})  # type: ignore[dict-item]
+    await client.fork(run.id, at="2")  # type: ignore[arg-type]
+    await client.retry(run)  # type: ignore[arg-type]
+    await client.cancel(run.id, wait=[1])  # type: ignore[arg-type]
+
+
+@workflow
+def goes_on(order: Order) -> int:
+    with shield():
+        continue_as_new(order)
+    return 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.cli.shell import Shell
 
 
@@ -74,3 +76,34 @@ def test_a_cancel_waits_for_the_end_as_long_as_it_is_told_to(shell: Shell) -> No
     waited = shell("runs", "cancel", run["run_id"], "--wait", "100ms")
     assert waited.code == 6
     assert "the cancel stands" in waited.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("retry", "RUN"), 1, "RunNotEnded"),
+        (("delete", "RUN"), 1, "RunNotEnded"),
+        (("fork", "RUN", "--at", "99"), 2, "none numbered 99"),
+        (("fork", "RUN", "--at", "-1"), 2, "--at"),
+        (("fork", "RUN", "--edit", "-1=2"), 2, "--edit"),
+        (("fork", "RUN", "--edit", "2={"), 2, "not JSON"),
+        (("fork", "RUN", "--input", "5"), 2, "--input"),
+        (("cancel", "RUN", "--wait", "soon"), 2, "'soon'"),
+        (("cancel", "RUN", "--reason", "x" * 1_001), 2, "reason"),
+        (("pause", "RUN", "--reason", "x" * 1_001), 2, "reason"),
+        (("inbox", "put", "RUN", "", "--value", "1"), 2, "inbox key ''"),
+        (("pause", "nowhere"), 4, "'nowhere'"),
+        (("chain", "nowhere"), 4, "'nowhere'"),
+        (("inbox", "list", "nowhere"), 4, "'nowhere'"),
+    ],
+)
+def test_what_cannot_be_done_is_named_in_both_forms(
+    shell: Shell, arguments: tuple[str, ...], code: int, told: str
+) -> None:
+    run_id = shell.started("app:nap", ["1h"])["run_id"]
+    words = [run_id if each == "RUN" else each for each in arguments]
+    as_json = shell("runs", *words, "--json")
+    assert as_json.code == code
+    assert told in f"{as_json.error['type']}: {as_json.error['message']}"
+    if code != 1:
+        assert told in shell("runs", *words).err

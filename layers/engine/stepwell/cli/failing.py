@@ -14,6 +14,7 @@ from enum import IntEnum
 
 from stepwell.engine.ports import ItemTooLarge
 from stepwell.errors import (
+    DefinitionError,
     ForkRefused,
     HookNotFound,
     InputRejected,
@@ -69,6 +70,7 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
     (
         (
             BadInput,
+            DefinitionError,
             PayloadError,
             PayloadRejected,
             InputRejected,
