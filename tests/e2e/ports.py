@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 
 from stepwell.adapters.aws.blobs import S3Blobs
 from stepwell.adapters.aws.clients import Clients
+from stepwell.adapters.aws.maps import DynamoMaps
 from stepwell.adapters.aws.queue import InboxQueue, SqsQueue, give_back
 from stepwell.adapters.aws.store import DynamoStore
 from stepwell.adapters.aws.table import Table
@@ -154,6 +155,7 @@ def open_deployment(emulator: Emulator) -> Deployment:
         table.close()
 
     return Deployment(
+        maps=DynamoMaps(table, clients),
         store=DynamoStore(table, clients),
         blobs=S3Blobs(clients, name),
         queue=queue,

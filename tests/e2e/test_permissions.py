@@ -44,7 +44,8 @@ REFUSED = [
     ("ApiRole", "dynamodb:Scan", "table"),
     ("ApiRole", "secretsmanager:PutSecretValue", "KeysSecret"),
     ("WorkerRole", "dynamodb:DeleteItem", "table"),
-    ("WorkerRole", "s3:DeleteObject", "value"),
+    ("StepRole", "s3:DeleteObject", "value"),
+    ("ApiRole", "s3:DeleteObject", "value"),
     ("WorkerRole", "scheduler:CreateSchedule", "foreign schedule"),
     ("WorkerRole", "sqs:ReceiveMessage", "InboxQueueArn"),
     ("StepRole", "scheduler:CreateSchedule", "schedule"),
@@ -59,6 +60,7 @@ ALLOWED = [
     ("WorkerRole", "scheduler:CreateSchedule", "schedule"),
     ("WorkerRole", "scheduler:DeleteSchedule", "schedule"),
     ("WorkerRole", "dynamodb:PutItem", "table"),
+    ("WorkerRole", "s3:DeleteObject", "value"),
     ("StepRole", "sqs:SendMessage", "RunQueueArn"),
     ("InboxRole", "secretsmanager:GetSecretValue", "KeysSecret"),
 ]

@@ -1,8 +1,19 @@
-"""The contract suites of store and blobs, on the emulator's DynamoDB and S3."""
+"""The contract suites of store, maps and blobs, on the emulator's DynamoDB and S3."""
 
 from __future__ import annotations
 
-from tests.contract import test_blobs, test_store
+from tests.contract import test_blobs, test_maps, test_store
 from tests.e2e.ports import laws_of
 
-globals().update(laws_of(test_store) | laws_of(test_blobs))
+globals().update(
+    laws_of(test_store)
+    | laws_of(test_blobs)
+    | laws_of(
+        test_maps,
+        without=[  # these have storage of their own, on moto or in a file
+            "test_a_change_whose_reply_is_lost_is_made_once",
+            "test_a_put_whose_reply_is_lost_finds_itself",
+            "test_the_limit_of_rows_in_a_file_may_be_lowered",
+        ],
+    )
+)
