@@ -500,3 +500,34 @@ def test_a_paused_run_has_its_map_ended_and_goes_on_when_it_is_resumed(env: Envi
     assert env.get(run).status is RunStatus.SUSPENDED
     env.resume(run)
     assert env.result(run) == [[1, 2, 3, 4], "after"]
+
+
+@pytest.mark.parametrize("call", ["steps.send", "steps.send_items"])
+@pytest.mark.parametrize("how", ["paused", "blocked"])
+def test_what_was_not_sent_before_a_run_was_held_is_sent_when_it_goes_on(
+    call: str, how: str
+) -> None:
+    @step(dispatch="worker")
+    async def item(number: int) -> int:
+        return number
+
+    asked = ["a"]
+
+    @workflow
+    async def flow() -> Any:
+        await note(asked[0])
+        return await (item(1) if call == "steps.send" else item.map([1, 2]))
+
+    # The turn dies when it has recorded the start and sent nothing.
+    for env, run in dies(lambda env: env.start(flow), call, "before"):
+        if how == "paused":
+            env.pause(run)
+            env.resume(run)
+        else:
+            asked[:] = ["b"]
+            env.run_until_idle()
+            assert env.get(run).attention is not None
+            asked[:] = ["a"]
+            env.wait_for(env.client.wake(run.id))
+            env.run_until_idle()
+        assert env.result(run) == (1 if call == "steps.send" else [1, 2])

@@ -10,6 +10,7 @@ _PAUSED = "tests/integration/test_paused_runs.py::"
 _CANCELLING = "tests/integration/test_cancelling.py::"
 _LIVES = "tests/unit/core/test_lives.py::"
 _INTERRUPTED = "tests/simulation/test_forks_everywhere.py::test_a_run_that_is_interrupted_at_any_turn_comes_to_the_same"
+_TOGETHER = "tests/integration/test_together.py::"
 _SHIELD = "tests/unit/engine/test_shield.py::"
 
 MUTATIONS = (
@@ -148,6 +149,17 @@ MUTATIONS = (
         becomes="if self._item.inbox:",
         protects="items of a map that a retry makes anew do not end at hooks that were closed before",
         killed_by=(f"{_INTERRUPTED}[map asks elsewhere-_cut]",),
+    ),
+    Mutation(
+        id="held-runs-send-what-was-not-sent",
+        module="engine/settle.py",
+        was="    return turn.header.last_event if lags else turn.state.last\n",
+        becomes="    return turn.state.last\n",
+        protects="what a turn began that died is sent, though the next ones were held",
+        killed_by=(
+            f"{_TOGETHER}test_what_was_not_sent_before_a_run_was_held_is_sent_when_it_goes_on[paused-steps.send]",
+            f"{_TOGETHER}test_what_was_not_sent_before_a_run_was_held_is_sent_when_it_goes_on[blocked-steps.send_items]",
+        ),
     ),
     Mutation(
         id="timers-of-each-life",

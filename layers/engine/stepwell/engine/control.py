@@ -68,7 +68,7 @@ async def hold(turn: TurnContext, before: Alarm | None) -> None:
     """
     await turn.journal.flush()
     await settle.set_alarm(turn, before, turn.state.next_alarm(after=turn.time))
-    await settle.write_header(turn, turn.header.attention)
+    await settle.write_header(turn, turn.header.attention, last_event=settle.sent_until(turn))
 
 
 async def lift(turn: TurnContext) -> TurnContext:

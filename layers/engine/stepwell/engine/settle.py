@@ -253,11 +253,25 @@ async def block(turn: TurnContext, reason: str, before: Alarm | None) -> None:
     known = turn.header.attention
     if known is None or known.reason != reason:
         known = Attention(kind="BLOCKED", reason=reason, since=turn.journal.now())
-    await write_header(turn, known)
+    await write_header(turn, known, last_event=sent_until(turn))
 
 
-async def write_header(turn: TurnContext, attention: Attention | None = None) -> None:
-    """Make the header agree with the log. Writes nothing if it does."""
+def sent_until(turn: TurnContext) -> int:
+    """The last event that the header of a run may name whose turn sends nothing.
+
+    A turn that died may not have sent what it had begun. Its successors know by a header that lags,
+    so that stays until one of them sends.
+    """
+    steps = [step.order for step in turn.state.steps.values()]
+    maps = [each.order for each in turn.state.maps.values() if each.status == "started"]
+    lags = any(order > turn.header.last_event for order in (*steps, *maps))
+    return turn.header.last_event if lags else turn.state.last
+
+
+async def write_header(
+    turn: TurnContext, attention: Attention | None = None, *, last_event: int | None = None
+) -> None:
+    """Make the header agree with the log, up to an event. Writes nothing if it does."""
     header, state = turn.header, turn.state
     assert state.status is not None
     waits = () if state.terminal else state.waits()
@@ -265,7 +279,7 @@ async def write_header(turn: TurnContext, attention: Attention | None = None) ->
     agreeing = replace(
         header,
         status=status,
-        last_event=state.last,
+        last_event=state.last if last_event is None else last_event,
         waiting=_shown(waits),
         waits_not_shown=max(len(waits) - SHOWN_WAITS, 0),
         attention=attention,
