@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from stepwell.adapters.aws.handlers.telemetry import logger, metrics
+from stepwell.authoring.registry import registry
 from stepwell.core.messages import Wake
 from stepwell.errors import UsageError
 from tests.contract.given import run
@@ -45,6 +46,13 @@ class Stdout:
 
     def flush(self) -> None:
         sys.stdout.flush()
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what a test defines is published: a list of runs asks for those of each workflow."""
+    for kind in ("_workflows", "_steps"):
+        monkeypatch.setattr(registry, kind, [{}])
 
 
 @pytest.fixture
