@@ -133,8 +133,8 @@ def deployed(
     patch.syspath_prepend(folder)
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "STEPWELL_DB"):
         patch.delenv(name, raising=False)
-    # Other tests define workflows by the hundred, and a list of runs asks for those of each workflow
-    # that is published.
+    # Other tests define workflows by the hundred, and a list of runs asks for those of each that is
+    # published.
     for kind in ("_workflows", "_steps"):
         patch.setattr(registry, kind, [{}])
     level = logging.getLogger("stepwell.local").level
