@@ -965,6 +965,26 @@ def test_known_digests_stay() -> None:
     assert of(single, 5) == "9b06fb7bc72cf134b4a16212"
 
 
+scalars = st.none() | st.booleans() | st.integers() | st.text() | st.characters(codec="ascii")
+
+
+@given(scalars, st.integers(), st.characters(codec="ascii") | st.text(), scalars)
+def test_the_short_way_for_scalars_gives_the_same_digest(
+    first: Any, count: int, text: str, default: Any
+) -> None:
+    def short(z: Any, count: int, text: str, given: Any = 1) -> None: ...
+    def long(
+        z: Annotated[Any, "long"],
+        count: Annotated[int, "long"],
+        text: Annotated[str, "long"],
+        given: Annotated[Any, "long"] = 1,
+    ) -> None: ...
+
+    for more in ((), (default,)):
+        assert of(short, first, count, text, *more) == of(long, first, count, text, *more)
+    assert of(short, True, 1, "") != of(short, 1, 1, "")
+
+
 # Sizes and blobs
 
 

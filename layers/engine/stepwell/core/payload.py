@@ -94,10 +94,7 @@ class Codec:
         if annotation is Parameter.empty:
             annotation = Any
         wire = Wire(annotation)
-        # By identity, for an annotation need not be hashable.
-        self._identical = next(
-            (kinds for kind, kinds in _IDENTICAL if kind is annotation), _NO_TYPE
-        )
+        self._identical = _identical(annotation)
         self._wire = wire
         return wire
 
@@ -137,6 +134,11 @@ _IDENTICAL: Final[tuple[tuple[Any, frozenset[type]], ...]] = (
 _NO_TYPE: Final[frozenset[type]] = frozenset()
 
 
+def _identical(annotation: Any) -> frozenset[type]:
+    # By identity, for an annotation need not be hashable.
+    return next((kinds for kind, kinds in _IDENTICAL if kind is annotation), _NO_TYPE)
+
+
 def _scalar_text(value: Any) -> str | None:
     """JSON text of None, a bool, an int or a str; None where the slow way has to look."""
     if value is None:
@@ -171,7 +173,7 @@ class Arguments:
     that it never changes, and threads may share it.
     """
 
-    __slots__ = ("_absent", "_function", "_parameters", "_plan", "_wire", "owner")
+    __slots__ = ("_absent", "_function", "_parameters", "_plan", "_scalars", "_wire", "owner")
 
     def __init__(
         self, function: Callable[..., Any], owner: str, parameters: tuple[Parameter, ...]
@@ -182,6 +184,8 @@ class Arguments:
         self._plan = _Plan.of(parameters)
         self._wire: Wire | None = None
         self._absent: frozenset[str] = frozenset()
+        #: The types of the values whose JSON needs no schema, by parameter.
+        self._scalars: Mapping[str, frozenset[type]] = {}
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Payload:
         """A call as JSON text, defaults filled in: a later change of them does not change it.
@@ -246,9 +250,22 @@ class Arguments:
         if len(given) > 1:
             given = {name: given[name] for name in sorted(given)}
         try:
-            return digest((self._wire or self._compiled()).canonical(given))
+            wire = self._wire or self._compiled()
+            return digest(self._plainly(given) or wire.canonical(given))
         except Misfit as misfit:
             _refuse(self.owner, misfit)
+
+    def _plainly(self, given: Mapping[str, Any]) -> str | None:
+        """Canonical JSON of scalars given to parameters without defaults; None for any others."""
+        parts = []
+        for name, value in given.items():
+            if type(value) not in self._scalars.get(name, _NO_TYPE):
+                return None
+            text = _scalar_text(value)
+            if text is None:
+                return None
+            parts.append(f'"{name}":{text}')
+        return f"{{{','.join(parts)}}}"
 
     def schema(self) -> str:
         """JSON schema of the object that `decode` takes."""
@@ -260,6 +277,8 @@ class Arguments:
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Parameter name to value, for what was given."""
         plan = self._plan
+        if plan.takes_all and not kwargs and len(args) == len(plan.positional):
+            return dict(zip(plan.positional, args, strict=True))
         if len(args) <= len(plan.positional):
             given = dict(zip(plan.positional, args, strict=False))
             if kwargs and plan.by_name.issuperset(kwargs) and given.keys().isdisjoint(kwargs):
@@ -299,6 +318,11 @@ class Arguments:
             for name, value in self._plan.defaults.items()
             if not _writable(wire, name, value) and not _fits(fields[name][1], value)
         )
+        self._scalars = {
+            name: _identical(Any if hint is Parameter.empty else hint)
+            for name, (each, hint) in fields.items()
+            if _default(each) is _NONE
+        }
         self._wire = wire
         return wire
 
@@ -325,6 +349,8 @@ class _Plan:
     by_name: frozenset[str]
     required: frozenset[str]
     defaults: Mapping[str, Any]
+    #: Whether a call that gives all positional ones gives all that is required.
+    takes_all: bool
     var_positional: str = ""
     var_keyword: str = ""
 
@@ -334,13 +360,14 @@ class _Plan:
         for each in parameters:
             names[each.kind].append(each.name)
         by_name = [*names[Parameter.POSITIONAL_OR_KEYWORD], *names[Parameter.KEYWORD_ONLY]]
+        required = frozenset(each.name for each in parameters if _default(each) is _NONE)
+        positional = names[Parameter.POSITIONAL_ONLY] + names[Parameter.POSITIONAL_OR_KEYWORD]
         return cls(
-            positional=tuple(
-                names[Parameter.POSITIONAL_ONLY] + names[Parameter.POSITIONAL_OR_KEYWORD]
-            ),
+            positional=tuple(positional),
             keyword_only=tuple(names[Parameter.KEYWORD_ONLY]),
             by_name=frozenset(by_name),
-            required=frozenset(each.name for each in parameters if _default(each) is _NONE),
+            required=required,
+            takes_all=required.issubset(positional),
             defaults={
                 each.name: _default(each) for each in parameters if _default(each) is not _NONE
             },
