@@ -304,4 +304,6 @@ def coloured(context: RunContext | StepContext, primitive: Coroutine[Any, Any, A
 
 def never_awaited(primitive: Coroutine[Any, Any, Any]) -> bool:
     """Whether a primitive was called and has not begun, so that it did nothing so far."""
+    if primitive.cr_frame is None:  # type: ignore[attr-defined]
+        return False  # it has ended, as nearly all of them when this is asked
     return inspect.getcoroutinestate(primitive) == inspect.CORO_CREATED

@@ -344,7 +344,7 @@ class _Attempt:
             raise raised[0]
         self._checkpointed = entry.checkpointed
         at = context.journal.now()
-        event = outcome_event(entry, outcome, at, self._means.fraction())
+        event = outcome_event(entry, outcome, at, self._means.fraction)
         log_failure(self._header.run_id, event)
         assert isinstance(context.journal, AttemptJournal)
         return (*context.journal.events, event)

@@ -150,7 +150,7 @@ class _Running:
         self._collects = gc.isenabled()
         gc.disable()
         asyncio_events._set_running_loop(loop)
-        sys.set_asyncgen_hooks(firstiter=loop._generator_begins, finalizer=loop._finalize)
+        sys.set_asyncgen_hooks(*loop._generator_hooks)
 
     def __exit__(self, *_: object) -> None:
         sys.set_asyncgen_hooks(*self._hooks)
@@ -189,37 +189,34 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._generators: weakref.WeakSet[Any] = weakref.WeakSet()
         #: By id, for a generator that is being finalized has no weak references any more.
         self._generator_scopes: dict[int, Scope] = {}
+        self._generator_hooks = (self._generator_begins, self._finalize)
         self._early: dict[int, asyncio.Task[Any]] = {}
         #: What Python 3.11's wait_for puts between its caller and what it waits for.
         self._between: set[asyncio.Future[Any]] = set()
 
     def run_until_idle(self) -> None:
         """Run callbacks until none is ready. Raises `UsageError` if that never happens."""
+        if not self._ready:
+            return
         if self.is_running():
             self._run_all()
-        elif self._ready:
-            with self.running():
+        else:
+            with _Running(self):
                 self._run_all()
 
     def _run_all(self) -> None:
-        left = _SPIN_LIMIT
-        while self._ready:
-            try:
-                left = self._run_ready(left)
-            except SystemExit:
-                continue  # it is the outcome of the task that raised it, not of this process
-
-    def _run_ready(self, left: int) -> int:
-        ready = self._ready
+        ready, left = self._ready, _SPIN_LIMIT
         while ready:
             handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()
+            try:
+                if not handle.cancelled():
+                    handle._run()
+            except SystemExit:
+                pass  # it is the outcome of the task that raised it, not of this process
             left -= 1
             if not left:
                 ready.clear()
                 raise UsageError("workflow code spins: it never waits for anything durable")
-        return left
 
     def running(self) -> _Running:
         """Be this thread's running loop, also across many runs until idle."""

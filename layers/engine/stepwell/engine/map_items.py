@@ -201,7 +201,7 @@ class _Work:
             raise outcome.error
         if raised:
             raise raised[0]
-        event = outcome_event(entry, outcome, turn.journal.now(), self._means.fraction())
+        event = outcome_event(entry, outcome, turn.journal.now(), self._means.fraction)
         log_failure(turn.run_id, event)
         if entry.checkpointed and isinstance(event, e.StepCompleted):
             await expire_checkpoint(self._means.ports, turn.run_id, self._id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from stepwell.core import events as e
 from stepwell.core.commands import RunStep
@@ -16,9 +17,12 @@ StepOutcome = e.StepCompleted | e.StepFailed | e.StepRetryScheduled | e.StepSusp
 
 
 def outcome_event(
-    entry: StepEntry, outcome: Done | Failed | Waiting, at: Millis, fraction: float
+    entry: StepEntry,
+    outcome: Done | Failed | Waiting,
+    at: Millis,
+    fraction: Callable[[], float],
 ) -> StepOutcome:
-    """The event for an entry that ended. `fraction` in [0, 1) is the chance that jitter uses."""
+    """The event for an entry that ended. `fraction` gives the chance, in [0, 1), of jitter."""
     command = entry.command
     if isinstance(outcome, Done):
         return e.StepCompleted(
@@ -43,7 +47,7 @@ def outcome_event(
             save_id=outcome.save_id,
             reason=outcome.reason,
         )
-    due = command.step.retry.decide(outcome.error, entry.attempt, fraction=fraction, now=at)
+    due = command.step.retry.decide(outcome.error, entry.attempt, fraction=fraction(), now=at)
     return failed_event(
         command,
         entry.attempt,
@@ -104,7 +108,7 @@ def failed_event(
 
 def log_failure(run_id: str, event: e.Event) -> None:
     """Say that an attempt failed, and with what kind of error: its text may quote a payload."""
-    if isinstance(event, e.StepFailed | e.StepRetryScheduled):
+    if isinstance(event, (e.StepFailed, e.StepRetryScheduled)):
         _LOG.info(
             "run %s: attempt %d of step %s failed with %s",
             run_id,

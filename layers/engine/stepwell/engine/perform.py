@@ -42,12 +42,13 @@ from stepwell.engine.outcomes import (
     outcome_event,
 )
 from stepwell.engine.replay import Replay
-from stepwell.engine.step_runner import Broken, EntryOutcome, StepEntry
+from stepwell.engine.step_runner import Broken, Done, EntryOutcome, StepEntry
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import Failure, LimitExceeded, PayloadError
 
 #: What part of a turn's time a step may ask for and still be sure to get it in the next turn.
 FRESH = 0.75
+_STEP_ENDS = (e.StepCompleted, e.StepFailed)
 
 
 class Performer:
@@ -127,6 +128,9 @@ class Performer:
             if not self._ready or (self._progress and not new_steps):
                 break
             await self._start()
+        return bool(self._ready or self._held) and self._holds_back()
+
+    def _holds_back(self) -> bool:
         return any(held.id in self._replay.pending for held in [*self._ready, *self._held])
 
     def record_remarks(self) -> None:
@@ -449,20 +453,23 @@ class Performer:
             raise outcome.error
         if command.map is not None:
             self._leave_lane(command)
-        event = outcome_event(entry, outcome, self._turn.journal.now(), self._fraction())
-        log_failure(self._turn.run_id, event)
-        if isinstance(event, e.StepCompleted | e.StepFailed):
-            self._turn.journal.record(event, lazy=command.step.commit == "lazy")
-            if entry.checkpointed and isinstance(event, e.StepCompleted):
+        event = outcome_event(entry, outcome, self._turn.journal.now(), self._fraction)
+        if not isinstance(event, _STEP_ENDS):
+            log_failure(self._turn.run_id, event)
+            self._turn.journal.record(event)
+            if isinstance(event, e.StepRetryScheduled):
+                self._place(command)
+            return None
+        self._turn.journal.record(event, lazy=command.step.commit == "lazy")
+        value = None
+        if isinstance(outcome, Done):
+            value = outcome.value
+            if entry.checkpointed:
                 self._dead_checkpoints.append(command.id)
-            value = getattr(outcome, "value", None)
-            if self._turn.overtakes:
-                return self._tell_durably(event, value)
-            return self._tell(event, value)
-        self._turn.journal.record(event)
-        if isinstance(event, e.StepRetryScheduled):
-            self._place(command)
-        return None
+        else:
+            log_failure(self._turn.run_id, event)
+        tell = self._tell_durably if self._turn.overtakes else self._tell
+        return tell(event, value)
 
     async def _tell_durably(self, event: e.StepCompleted | e.StepFailed, value: Any) -> None:
         # The code that goes on from here may be what killed the process the last time. Then it is
@@ -476,7 +483,7 @@ class Performer:
         self, event: e.StepCompleted | e.StepFailed, value: Any
     ) -> Coroutine[Any, Any, None] | None:
         """Tell the code what its step came to; close the hooks that the step has left."""
-        self._feed(event, value)
+        self._replay.feed(event, value)
         hook_ids = hooks.open_hooks_of(self._turn, event.step)
         return hooks.close_all(self._turn, hook_ids) if hook_ids else None
 
@@ -526,13 +533,7 @@ class Performer:
 
     def _record(self, event: e.Event) -> None:
         self._turn.journal.record(event)
-        self._feed(event)
-
-    def _feed(self, event: e.Event, value: Any = None) -> None:
-        if isinstance(event, e.StepCompleted):
-            self._replay.feed(event, value)
-        else:
-            self._replay.feed(event)
+        self._replay.feed(event)
 
     async def expire_checkpoints(self) -> None:
         """Let the checkpoints of completed steps go; that they completed must be durable."""

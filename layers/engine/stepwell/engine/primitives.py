@@ -24,10 +24,13 @@ class Primitives:
         self, primitive: Coroutine[Any, Any, Any], name: str, code: CodeType, line: int
     ) -> None:
         """A primitive was called there and is to be awaited."""
-        if len(self._made) >= self._many:
-            self._made = [each for each in self._made if never_awaited(each[0])]
-            self._many = max(2 * len(self._made), _MANY)
-        self._made.append((primitive, name, code, line))
+        made = self._made
+        if made and not never_awaited(made[-1][0]):
+            made.pop()  # code that does one thing after the other has one here at a time
+        if len(made) >= self._many:
+            self._made = made = [each for each in made if never_awaited(each[0])]
+            self._many = max(2 * len(made), _MANY)
+        made.append((primitive, name, code, line))
 
     def forgotten(self) -> UsageError | None:
         """What to tell about a primitive that was called and never awaited; it did nothing."""

@@ -351,11 +351,16 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         elif pending.future is not None:
             pending.future.set_result(None)
 
-    def _ask(self, command: Command) -> None:
-        """Note that the code asks for a command. Raises `Suspended` when the pass is over."""
+    def _ask(self, command: Command, *, fits: bool = False) -> None:
+        """Note that the code asks for a command. Raises `Suspended` when the pass is over.
+
+        It `fits` if it is known to be recorded as what it is.
+        """
         self._asked[command.id] = command.digest if type(command) is RunStep else None
         if self._past.outcomes:
             self._past.ask(command.id)
+        if fits:
+            return
         kind = self._kind(command.id)
         if kind is not None and kind != kind_of(command):
             self._refuse(f"{kind} {command.id!r}", command, f"{kind_of(command)} {command.id!r}")
@@ -420,7 +425,7 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
             identity = self._asked_otherwise(identity, input_digest)
             known = self._state.steps.get(identity)
         command = RunStep(identity, input_digest, definition, args, kwargs, self.remarks.snapshot)
-        self._ask(command)
+        self._ask(command, fits=known is not None)
         if known is not None and known.digest != input_digest:
             self._check_input(command)
         # As `_wait_for` does; in place, for this is where a step's time goes.

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from stepwell.authoring.checkpoints import checkpoint_type
 from stepwell.authoring.context import STEP, StepContext, never_awaited
@@ -53,8 +53,7 @@ from stepwell.errors import (
 _PASSES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """The body returned; `value` is what a replay will decode from `result`."""
 
     result: Payload
@@ -328,6 +327,8 @@ class StepEntry(StepContext):
         self._made.append(primitive)
 
     def _refuse_forgotten(self) -> None:
+        if not self._made:
+            return
         forgotten = [each for each in self._made if never_awaited(each)]
         for primitive in forgotten:
             primitive.close()
