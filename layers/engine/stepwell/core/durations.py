@@ -18,7 +18,7 @@ _UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1
 _SHOWN = ("d", "h", "m", "s", "ms")
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|[smhdw])")
 _TEXT = re.compile(rf"\s*(?:{_PART.pattern}\s*)+")
-_BARE_NUMBER = re.compile(r"\s*[+-]?[0-9]*\.?[0-9]+\s*")
+_BARE_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _ACCEPTED = (
     "seconds (1.5), a timedelta, or text with the units w d h m s ms, each once and from large to "
     'small, such as "1h30m" or "500ms"'
@@ -85,8 +85,8 @@ def format_millis(ms: Millis) -> str:
 
 
 def _from_text(text: str) -> Decimal:
-    if _BARE_NUMBER.fullmatch(text):
-        bare = text.strip()
+    bare = text.strip().removeprefix("+")
+    if _BARE_NUMBER.fullmatch(bare):
         raise ValueError(
             f'duration {text!r} has no unit; write "{bare}s" for seconds, or pass the number itself'
         )
