@@ -13,8 +13,8 @@ from stepwell.core.messages import CancelRun, DeleteRun, Message, TimerDue, Wake
 from stepwell.core.payload import Sizes
 from stepwell.core.records import REMEMBERED, RunStatus, is_reference
 from stepwell.core.retention import Retention
+from stepwell.engine.endings import TurnEnd
 from stepwell.engine.sweep import Sweep
-from stepwell.engine.turn import TurnEnd
 from stepwell.errors import (
     DefinitionError,
     HookNotFound,

@@ -30,8 +30,9 @@ from stepwell.client import RunHandle
 from stepwell.core.payload import codec
 from stepwell.core.records import RunStatus
 from stepwell.engine.attempt import AttemptEnd, StepBusy
+from stepwell.engine.endings import TurnEnd
 from stepwell.engine.ports import TransientError
-from stepwell.engine.turn import Engine, TurnEnd
+from stepwell.engine.turn import Engine
 from stepwell.testing import Environment
 from stepwell.testing.laws import check_run
 from tests.integration.attempts import (

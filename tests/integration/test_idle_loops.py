@@ -12,10 +12,10 @@ from stepwell.authoring.registry import registry
 from stepwell.client import RunHandle
 from stepwell.core.messages import Continue, Wake, load_message
 from stepwell.core.records import RunHeader
-from stepwell.core.state import fold
 from stepwell.engine import settle
+from stepwell.engine.endings import TurnEnd
 from stepwell.engine.settings import Limits
-from stepwell.engine.turn import TurnEnd, _Delivered
+from stepwell.engine.turn import _Delivered
 from stepwell.engine.turn_context import TurnContext
 from stepwell.testing import Environment
 from tests.integration.attempts import begun, received, turns_only
@@ -46,9 +46,8 @@ def _idle_turn(env: Environment, run: RunHandle[Any], message: Any) -> TurnConte
     async def load() -> TurnContext:
         rows = await env._local.store.load(run.id)
         assert rows.header is not None
-        state = fold(event for commit in rows.commits for event in commit.events)
         delivered = _Delivered(message, "the-id", 1, None)
-        return env._engine._context(delivered, rows.header, state, rows)
+        return env._engine._context(delivered, rows.header, rows)
 
     return env.wait_for(load())
 

@@ -12,7 +12,7 @@ from stepwell import current, hook, patched, set_attributes, sleep, step, workfl
 from stepwell.authoring.registry import registry
 from stepwell.client import RunHandle
 from stepwell.core.records import RunStatus
-from stepwell.engine.turn import TurnEnd
+from stepwell.engine.endings import TurnEnd
 from stepwell.errors import RunFailed
 from stepwell.testing import Environment
 

@@ -12,7 +12,7 @@ import pytest
 from stepwell import RetryPolicy, RunEnded, RunNotFound, hook, sleep, step, workflow
 from stepwell.core.messages import CancelRun, ResumeRun, dump_message
 from stepwell.core.records import Attention, RunStatus
-from stepwell.engine.turn import TurnEnd
+from stepwell.engine.endings import TurnEnd
 from stepwell.testing import Environment
 from stepwell.testing.laws import check_run
 

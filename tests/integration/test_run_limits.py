@@ -25,8 +25,8 @@ from stepwell.authoring.registry import registry
 from stepwell.client import RunHandle
 from stepwell.core.payload import Sizes
 from stepwell.core.records import HookStatus, RunStatus
+from stepwell.engine.endings import TurnEnd
 from stepwell.engine.settings import Limits, Settings
-from stepwell.engine.turn import TurnEnd
 from stepwell.errors import DefinitionError
 from stepwell.testing import Environment
 from tests.integration.histories import found, kinds

@@ -15,8 +15,8 @@ from stepwell import RetryPolicy, StepTimeout, current, hook, sleep, step, workf
 from stepwell.core.messages import Message, StepAttempt
 from stepwell.core.records import Millis, RunStatus
 from stepwell.engine.attempt import AttemptEnd
+from stepwell.engine.endings import TurnEnd
 from stepwell.engine.ports import Delivery
-from stepwell.engine.turn import TurnEnd
 from stepwell.testing import Environment
 from tests.integration.attempts import received, row, turns_only
 from tests.integration.histories import kinds

@@ -117,8 +117,8 @@ DELETION = (
     ),
     Mutation(
         id="deletion-goes-on",
-        module="engine/turn.py",
-        was="            await deletion.erase(self.ports, header, rows.commits)\n",
+        module="engine/opening.py",
+        was="    await deletion.erase(ports, header, rows.commits)\n",
         becomes="",
         protects="what a dying turn left of a deleted run goes",
         killed_by=(f"{_ENGINE}test_a_crash_at_any_write_leaves_it_to_be_deleted[before]",),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _TURN = "engine/turn.py"
+_OPENING = "engine/opening.py"
+_RECORDING = "engine/recording.py"
 _SETTLE = "engine/settle.py"
 _JOURNAL = "engine/journal.py"
 _HOOKS = "engine/hooks.py"
@@ -60,15 +62,14 @@ LOADING = (
     Mutation(
         id="redelivery-replays",
         module=_TURN,
-        was="        extent = Extent.of(state)\n",
-        becomes="        if receive_count > 1 and state.started is not None:\n            return TurnEnd.NOTHING\n        extent = Extent.of(state)\n",
+        was="        extent = Extent.of(turn.state)\n",
+        becomes="        if receive_count > 1 and turn.state.started is not None:\n            return TurnEnd.NOTHING\n        extent = Extent.of(turn.state)\n",
         protects="a redelivered message replays and performs (F1)",
         killed_by=(f"{_CRASH}[sequence]",),
     ),
     Mutation(
         id="turn-puts-header",
-        module=_TURN,
-        within="Engine._put_header",
+        module=_OPENING,
         was="if not isinstance(message, StartRun):",
         becomes="if message:",
         protects="a start is sufficient by itself: its caller may have died before the row",
@@ -78,9 +79,9 @@ LOADING = (
     ),
     Mutation(
         id="input-from-header",
-        module=_TURN,
-        was="        header = rows.header or await self._put_header(message)\n",
-        becomes="        header = rows.header or await self._put_header(message)\n        if isinstance(message, StartRun):\n            header = replace(header, input=message.input, seed=message.seed)\n",
+        module=_OPENING,
+        was="    if header.deleted_at is None:\n",
+        becomes="    if isinstance(message, StartRun):\n        header = replace(header, input=message.input, seed=message.seed)\n    if header.deleted_at is None:\n",
         protects="of two starts with one key the turn takes the input whose header stands (F10)",
         killed_by=(
             f"{_DOUBTS}test_of_two_starts_with_one_key_the_input_counts_whose_header_stands",
@@ -88,25 +89,25 @@ LOADING = (
     ),
     Mutation(
         id="header-lag-written",
-        module=_TURN,
-        was="        await settle.write_header(turn)\n        if not turn.settled:\n",
-        becomes="        if not turn.settled:\n",
+        module=_OPENING,
+        was="    await settle.write_header(turn)\n",
+        becomes="",
         protects="a header that lags behind an ended log is written before the message goes (F6)",
         killed_by=(f"{_CRASH}[sequence]",),
     ),
     Mutation(
         id="late-rows-closed",
-        module=_TURN,
-        was="        await settle.close_late(turn)\n        if turn.state",
-        becomes="        if turn.state",
+        module=_OPENING,
+        was="    await settle.close_late(turn)\n",
+        becomes="",
         protects="a row that came after the end takes no answer",
         killed_by=(f"{_DOUBTS}test_a_row_that_comes_after_the_end_is_closed_by_the_next_turn",),
     ),
     Mutation(
         id="no-header-is-given-back",
-        module=_TURN,
-        was="        header = rows.header or await self._put_header(message)\n",
-        becomes="        if rows.header is None and not isinstance(message, StartRun):\n            return TurnEnd.NOTHING\n        header = rows.header or await self._put_header(message)\n",
+        module=_OPENING,
+        was="if header is None and isinstance(message, ChildReported):",
+        becomes="if header is None and not isinstance(message, StartRun):",
         protects="a message that comes before the header of its run waits for it",
         killed_by=(f"{_DOUBTS}test_a_message_that_comes_before_the_start_of_its_run_waits_for_it",),
     ),
@@ -139,7 +140,7 @@ LOADING = (
     Mutation(
         id="stuck-marked-beforehand",
         module=_TURN,
-        was="            await self._mark_stuck(message.run_id, receive_count)\n",
+        was="            await opening.mark_stuck(self.ports, message.run_id, receive_count)\n",
         becomes="            pass\n",
         protects="a run whose message becomes a dead letter shows it",
         killed_by=(
@@ -148,7 +149,7 @@ LOADING = (
     ),
     Mutation(
         id="mark-keeps-its-message",
-        module=_TURN,
+        module=_OPENING,
         was="left = None if header.attention is None else header.attention.message",
         becomes="left = None",
         protects="the message on a mark, which is to be found nowhere else, stays on it",
@@ -170,10 +171,9 @@ DECIDING = (
     ),
     Mutation(
         id="won-set-is-recorded",
-        module=_TURN,
-        within="Engine._settle_decisions",
-        was="            if row is not None:\n",
-        becomes="            if False:\n",
+        module=_RECORDING,
+        was="        if row is not None:\n",
+        becomes="        if False:\n",
         protects="a turn records what it has just decided, or found decided (F2)",
         killed_by=(f"{_CRASH}[timeouts]",),
     ),
@@ -281,9 +281,9 @@ DECIDING = (
     ),
     Mutation(
         id="lost-cancel",
-        module=_TURN,
-        was="        if lost is not None:\n",
-        becomes="        if False:\n",
+        module=_RECORDING,
+        was="    if lost is not None:\n",
+        becomes="    if False:\n",
         protects="a cancel whose message became a dead letter is done all the same",
         killed_by=(
             "tests/integration/aws/test_marks.py::test_a_cancel_that_became_a_dead_letter_is_done_by_the_next_turn_that_works",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _TURN = "engine/turn.py"
+_OPENING = "engine/opening.py"
 _CHILDREN = "engine/children.py"
 _CALLS = "engine/child_calls.py"
 _CRASH = "tests/simulation/test_crash_everywhere.py::test_a_crash_at_any_port_call_changes_nothing"
@@ -15,10 +16,10 @@ _TOGETHER = "tests/integration/test_together.py::"
 MUTATIONS = (
     Mutation(
         id="others-told-again",
-        module=_TURN,
-        within="Engine._left_ended",
-        was="        if not turn.settled:\n",
-        becomes="        if False:\n",
+        module=_OPENING,
+        within="_leave_ended",
+        was="    if not turn.settled:\n",
+        becomes="    if False:\n",
         protects="a run that died between its end and telling its parent or successor tells them",
         killed_by=(f"{_CRASH}[held child]", f"{_CRASH}[rounds]"),
     ),
@@ -104,9 +105,9 @@ MUTATIONS = (
     ),
     Mutation(
         id="report-to-nobody",
-        module=_TURN,
-        was="        if rows.header is None and isinstance(message, ChildReported):\n",
-        becomes="        if False:\n",
+        module=_OPENING,
+        was="    if header is None and isinstance(message, ChildReported):\n",
+        becomes="    if False:\n",
         protects="a report to a parent that was deleted is done with",
         killed_by=(f"{_CHILD}test_a_report_to_a_parent_that_is_not_there_is_done_with",),
         hangs=True,
@@ -156,10 +157,9 @@ MUTATIONS = (
     ),
     Mutation(
         id="children-told-of-an-end-before-the-retry",
-        module=_TURN,
-        within="Engine.take_turn",
-        was="                await settle.tell_others(turn)  # of this end, which the log forgets then\n",
-        becomes="                pass\n",
+        module=_OPENING,
+        was="        await settle.tell_others(run.turn)  # of this end, which the log forgets then\n",
+        becomes="        pass\n",
         protects="a retry leaves no child running that the end before was to cancel",
         killed_by=(f"{_TOGETHER}test_a_retry_leaves_no_child_that_its_end_was_to_cancel",),
     ),
@@ -193,9 +193,9 @@ MUTATIONS = (
     ),
     Mutation(
         id="pause-passed-on",
-        module=_TURN,
-        was="        if turn.state.continued is not None and turn.header.paused:\n",
-        becomes="        if False:\n",
+        module=_OPENING,
+        was="    if turn.state.continued is not None and turn.header.paused:\n",
+        becomes="    if False:\n",
         protects="a pause that was accepted while its run went on holds the next one",
         killed_by=(f"{_TOGETHER}test_a_pause_reaches_a_run_that_goes_on_meanwhile",),
     ),

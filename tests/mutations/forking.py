@@ -11,8 +11,8 @@ _TOGETHER = "tests/integration/test_together.py::"
 MUTATIONS = (
     Mutation(
         id="fork-copies-before-it-begins",
-        module="engine/turn.py",
-        was="if forking.is_behind(turn):",
+        module="engine/opening.py",
+        was="if forking.is_behind(run.turn):",
         becomes="if False:",
         protects="a fork begins with what the other run has come to",
         killed_by=(f"{_FORKS}test_a_fork_of_an_ended_run_has_all_its_outcomes",),
@@ -62,9 +62,9 @@ MUTATIONS = (
     ),
     Mutation(
         id="fork-sends-for-its-children",
-        module="engine/turn.py",
-        was="            turn = replace(turn, settled=False)\n",
-        becomes="",
+        module="engine/opening.py",
+        was="Opened(replace(run.turn, settled=False), [*run.log, *copied])",
+        becomes="Opened(run.turn, [*run.log, *copied])",
         protects="the turn that copies sends for what the copy says was begun",
         killed_by=(f"{_FORKS}test_children_that_had_ended_are_copied_and_others_start_anew",),
     ),
@@ -78,10 +78,9 @@ MUTATIONS = (
     ),
     Mutation(
         id="fork-is-refused-once",
-        module="engine/turn.py",
-        was="        if state.terminal:\n            request = wanted_retry",
-        becomes="        if state.terminal and not forking.is_behind(turn):\n"
-        "            request = wanted_retry",
+        module="engine/opening.py",
+        was="    if turn.state.terminal:\n",
+        becomes="    if turn.state.terminal and not forking.is_behind(turn):\n",
         protects="a fork that could not be copied has ended, as any run",
         killed_by=(f"{_TOGETHER}test_a_fork_that_was_refused_stays_so_and_can_be_deleted[wake]",),
     ),

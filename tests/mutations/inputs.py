@@ -11,7 +11,7 @@ _CALLER = "tests/acceptance/test_scenarios.py::test_a_scenario_comes_out_as_it_s
 INBOXES = (
     Mutation(
         id="input-turn-puts-the-row",
-        module="engine/turn.py",
+        module="engine/recording.py",
         was="if isinstance(message, InboxPut) and message.entry_id not in turn.inbox:",
         becomes="if False:",
         protects="an entry whose caller died after its message is there",

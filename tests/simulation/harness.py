@@ -21,9 +21,10 @@ from stepwell.core.messages import Message, StepAttempt
 from stepwell.core.payload import codec
 from stepwell.core.records import Millis
 from stepwell.engine.attempt import AttemptEnd
+from stepwell.engine.endings import TurnEnd
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, Ports, TransientError
-from stepwell.engine.turn import Engine, TurnEnd
+from stepwell.engine.turn import Engine
 from stepwell.testing import Environment
 from stepwell.testing.crashes import Crash, Crasher
 

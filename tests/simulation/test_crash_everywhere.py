@@ -14,7 +14,7 @@ from examples.outside import connect
 from stepwell.client import PendingHook
 from stepwell.core.records import RunStatus
 from stepwell.engine.attempt import AttemptEnd
-from stepwell.engine.turn import TurnEnd
+from stepwell.engine.endings import TurnEnd
 from stepwell.errors import HookAlreadyDecided, RunNotFound
 from stepwell.testing import Environment
 from stepwell.testing.laws import check_header, check_run

@@ -1,8 +1,9 @@
-"""How a pass of a workflow over its history can end."""
+"""How a pass of a workflow over its history can end, and how a turn can."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from stepwell.core.records import Payload
@@ -56,3 +57,16 @@ class Continues:
 
 
 Outcome = Returned | Raised | Cancelled | Blocked | Parked | Continues
+
+
+class TurnEnd(StrEnum):
+    """How a turn left its run."""
+
+    ENDED = "ended"
+    WAITING = "waiting"
+    HANDED_OVER = "handed over"
+    BLOCKED = "blocked"
+    PAUSED = "paused"
+    STUCK = "stuck"
+    DELETED = "deleted"
+    NOTHING = "nothing to do"

@@ -1,6 +1,7 @@
 """A turn: one message's work on one run, from loading it to leaving it settled.
 
-    load → record what was decided outside → replay → perform what is new, feed, repeat → settle
+    load → open → record what was decided outside → replay → perform what is new, feed, repeat
+         → settle
 
 Nothing lives between turns but rows. Whatever woke it, a turn does the same, so duplicates change
 nothing. It raises what a port raises, and `Fenced` when another turn overtook it; then its message
@@ -13,73 +14,34 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from stepwell.authoring.registry import Registry
 from stepwell.core import events as e
-from stepwell.core.decide import (
-    decide,
-    due_decisions,
-    entry_of,
-    first_event,
-    lost_cancel,
-    reference_time,
-)
+from stepwell.core.decide import reference_time
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.messages import (
-    ChildReported,
-    Continue,
-    InboxPut,
-    MapItem,
-    Message,
-    StartRun,
-    StepMessage,
-    Wake,
-)
+from stepwell.core.messages import Continue, MapItem, Message, StepMessage, Wake
 from stepwell.core.parts import Alarm
-from stepwell.core.records import Attention, HookRow, Millis, RunHeader
-from stepwell.core.reopening import wanted_retry
+from stepwell.core.records import Millis, RunHeader
 from stepwell.core.state import RunState, fold
-from stepwell.engine import (
-    children,
-    continuing,
-    control,
-    deletion,
-    dispatched_maps,
-    forking,
-    settle,
-)
+from stepwell.engine import continuing, control, opening, settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
-from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised
+from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised, TurnEnd
 from stepwell.engine.growth import Extent, warn
-from stepwell.engine.headers import header_of
 from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.map_items import make_item
 from stepwell.engine.perform import FRESH, Performer
-from stepwell.engine.ports import Ports, RunRows, TransientError
+from stepwell.engine.ports import Ports, RunRows
 from stepwell.engine.puts import Puts
+from stepwell.engine.recording import record_decided
 from stepwell.engine.replay import Replay
 from stepwell.engine.settings import Settings
 from stepwell.engine.threads import ThreadPool
 from stepwell.engine.turn_context import TurnContext
 from stepwell.engine.values import Values, payloads_of
-from stepwell.errors import DefinitionError, ForkRefused, PayloadError
+from stepwell.errors import DefinitionError, PayloadError
 
 _LOG = logging.getLogger("stepwell.engine")
-
-
-class TurnEnd(StrEnum):
-    """How a turn left its run."""
-
-    ENDED = "ended"
-    WAITING = "waiting"
-    HANDED_OVER = "handed over"
-    BLOCKED = "blocked"
-    PAUSED = "paused"
-    STUCK = "stuck"
-    DELETED = "deleted"
-    NOTHING = "nothing to do"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,68 +101,29 @@ class Engine:
         the process is ended from outside (None: it is not); inline steps are cut off before that.
         """
         if last:
-            # Before the log is read: it may be what cannot be read.
-            await self._mark_stuck(message.run_id, receive_count)
+            await opening.mark_stuck(self.ports, message.run_id, receive_count)
         rows = await self.ports.store.load(message.run_id)
-        if rows.header is None and isinstance(message, ChildReported):
-            return TurnEnd.NOTHING  # a parent has a header before its child: this one was deleted
-        header = rows.header or await self._put_header(message)
-        if header.deleted_at is not None:
-            # Also what somebody put who was late: nobody else knows of it.
-            await deletion.erase(self.ports, header, rows.commits)
+        header = await opening.found(self.ports, message, rows)
+        if header is None:
             return TurnEnd.NOTHING
-        log = [event for commit in rows.commits for event in commit.events]
-        state = fold(log)
         delivered = _Delivered(message, message_id, receive_count, time_left)
-        turn = self._context(delivered, header, state, rows)
-        if deletion.is_wanted(state, header, message):
-            if not turn.settled and state.status != "deleted":
-                await settle.tell_others(turn)
-            await deletion.delete(turn, message, rows.commits)
-            return TurnEnd.DELETED
-        if state.terminal:
-            request = wanted_retry(state, header, message)
-            if request is None:
-                await self._left_ended(turn, message)
-                return TurnEnd.NOTHING
-            if not turn.settled:
-                await settle.tell_others(turn)  # of this end, which the log forgets then
-            turn, events = await control.reopen(turn, request)
-            log += events
-        if forking.is_behind(turn):
-            try:
-                log += await forking.copy(turn)
-            except ForkRefused as error:
-                await forking.refuse(turn)
-                await settle.finish(turn, None, Raised(error), None)
-                return TurnEnd.ENDED
-            turn = replace(turn, settled=False)
-        extent = Extent.of(state)
+        turn = self._context(delivered, header, rows)
+        run = await opening.opened(turn, message, rows.commits)
+        if isinstance(run, TurnEnd):
+            return run
+        extent = Extent.of(turn.state)
         try:
-            end = await self._go_on(turn, message, log)
+            end = await self._go_on(run.turn, message, run.log)
         except Fenced:
             await settle.close_behind(turn)
             raise
-        warn(turn.run_id, extent, Extent.of(state), self.settings.limits, self._on_near_limit)
+        limits = self.settings.limits
+        warn(turn.run_id, extent, Extent.of(turn.state), limits, self._on_near_limit)
         return end
-
-    async def _left_ended(self, turn: TurnContext, message: Message) -> None:
-        """Make sure of what a run leaves that has ended."""
-        await settle.close_late(turn)
-        if turn.state.continued is not None and turn.header.paused:
-            await continuing.pause_next(turn)
-        await settle.write_header(turn)
-        if not turn.settled:
-            await settle.tell_others(turn)
-        if turn.state.continued is not None:
-            await continuing.forward(turn, message)
 
     async def _go_on(self, turn: TurnContext, message: Message, log: list[e.Event]) -> TurnEnd:
         before = turn.state.next_alarm()
-        await self._settle_decisions(turn, message)
-        ended = await children.endings(turn, message)
-        log = [*log, *self._record_decided(turn, message, ended)]
-        log += await dispatched_maps.take_in(turn, log)
+        log = [*log, *await record_decided(turn, message, log)]
         if control.is_forced(message):
             await settle.finish(turn, None, Cancelled(forced=True), before)
             return TurnEnd.ENDED
@@ -212,16 +135,12 @@ class Engine:
         workflow = self._registry.workflow(turn.header.workflow)
         if workflow is None:
             reason = f"workflow {turn.header.workflow!r} is not registered here"
-            _LOG.warning("run %s is blocked: %s", turn.run_id, reason)
-            await settle.block(turn, reason, before)
-            return TurnEnd.BLOCKED
+            return await _block(turn, reason, before)
         if turn.state.guards is not None:
             try:
                 turn = replace(turn, guards=found(turn.state.guards, self._registry.guard))
             except UnknownGuard as error:
-                _LOG.warning("run %s is blocked: %s", turn.run_id, error)
-                await settle.block(turn, str(error), before)
-                return TurnEnd.BLOCKED
+                return await _block(turn, str(error), before)
         return await self._replay(turn, workflow, log, before)
 
     async def run_attempt(
@@ -265,36 +184,14 @@ class Engine:
         )
         return await make_attempt(means, self._registry.step, received)
 
-    async def _put_header(self, message: Message) -> RunHeader:
-        if not isinstance(message, StartRun):
-            raise TransientError(f"run {message.run_id!r} has no header yet")
-        return await self.ports.store.put_header(header_of(message))
-
-    async def _mark_stuck(self, run_id: str, receive_count: int) -> None:
-        header = await self.ports.store.get_header(run_id)
-        if header is None or header.status.terminal or header.paused:
-            return  # turns of a paused run do not come to what may be at fault
-        reason = (
-            f"a message of this run was delivered {receive_count} times and no turn for it ended; "
-            "see the log of the worker, mend the cause and wake the run. If the log shows no error, "
-            "look for workflow code that goes on for ever without an await, a step that blocks, or "
-            "a process that was ended for its memory or time"
-        )
-        now = self.ports.clock.now()
-        # What a mark carries is a message that is to be found nowhere else.
-        left = None if header.attention is None else header.attention.message
-        attention = Attention(kind="STUCK", reason=reason, since=now, message=left)
-        _LOG.error("run %s is stuck: %s", run_id, reason)
-        await self.ports.store.update_header(replace(header, attention=attention, updated_at=now))
-
     def _context(
         self,
         delivered: _Delivered,
         header: RunHeader,
-        state: RunState,
         rows: RunRows,
     ) -> TurnContext:
         ports = self.ports
+        state = fold(event for commit in rows.commits for event in commit.events)
         turn_id = ports.ids.new_id()
         time = reference_time(delivered.message, ports.clock.now())
         left, now = delivered.time_left, asyncio.get_running_loop().time()
@@ -320,42 +217,6 @@ class Engine:
             ends_at=None if left is None else now + self.settings.usable(left) / 1000,
             idle=delivered.message.idle if isinstance(delivered.message, Continue) else 0,
         )
-
-    async def _settle_decisions(self, turn: TurnContext, message: Message) -> None:
-        """Decide rows that the message or a deadline decides; take what others decided."""
-        for hook_id, decision in due_decisions(
-            list(turn.rows.values()), message, turn.time
-        ).items():
-            row: HookRow | None = await self.ports.store.decide_hook(turn.run_id, hook_id, decision)
-            if row is not None:
-                turn.rows[hook_id] = row
-        if isinstance(message, InboxPut) and message.entry_id not in turn.inbox:
-            turn.inbox[message.entry_id] = await self.ports.store.put_inbox(entry_of(message))
-
-    @staticmethod
-    def _record_decided(
-        turn: TurnContext, message: Message, ended: list[e.ChildEnded]
-    ) -> list[e.Event]:
-        events: list[e.Event] = []
-        if turn.state.started is None:
-            events.append(first_event(turn.header))
-            turn.journal.record(events[0])
-        decided = decide(
-            turn.state,
-            turn.rows.values(),
-            message,
-            turn.time,
-            turn.steps.values(),
-            inbox=turn.inbox.values(),
-            children=ended,
-        )
-        for event in decided:
-            turn.journal.record(event)
-        lost = lost_cancel(turn.state, turn.header, turn.journal.now())
-        if lost is not None:
-            turn.journal.record(lost)
-            decided.append(lost)
-        return events + decided
 
     async def _replay(
         self,
@@ -405,9 +266,7 @@ class Engine:
         # A new run was started wrongly and fails; for an old one it is the code that changed.
         if turn.header.last_event:
             reason = f"the recorded input does not fit the workflow's parameters now: {error}"
-            _LOG.warning("run %s is blocked: %s", turn.run_id, reason)
-            await settle.block(turn, reason, before)
-            return TurnEnd.BLOCKED
+            return await _block(turn, reason, before)
         await settle.finish(turn, workflow, Raised(error), before)
         return TurnEnd.ENDED
 
@@ -446,9 +305,7 @@ class Engine:
             await settle.park(turn, outcome.reason, before)
             return TurnEnd.WAITING
         if isinstance(outcome, Blocked):
-            _LOG.warning("run %s is blocked: %s", turn.run_id, outcome.error)
-            await settle.block(turn, str(outcome.error), before)
-            return TurnEnd.BLOCKED
+            return await _block(turn, str(outcome.error), before)
         if isinstance(outcome, Continues) and await continuing.is_cancelled(turn):
             outcome, held = None, True
         if outcome is None:
@@ -462,6 +319,12 @@ class Engine:
             outcome = settle.waits_for_nothing()
         await settle.finish(turn, workflow, outcome, before)
         return TurnEnd.ENDED
+
+
+async def _block(turn: TurnContext, reason: str, before: Alarm | None) -> TurnEnd:
+    _LOG.warning("run %s is blocked: %s", turn.run_id, reason)
+    await settle.block(turn, reason, before)
+    return TurnEnd.BLOCKED
 
 
 def _is_settled(delivered: _Delivered, header: RunHeader, state: RunState) -> bool:

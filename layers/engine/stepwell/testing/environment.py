@@ -38,10 +38,11 @@ from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis, RunHeader
 from stepwell.core.tokens import Keyring
 from stepwell.engine.attempt import AttemptEnd, StepBusy
+from stepwell.engine.endings import TurnEnd
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, TransientError
 from stepwell.engine.settings import Limits, Settings
-from stepwell.engine.turn import Engine, TurnEnd
+from stepwell.engine.turn import Engine
 from stepwell.errors import DurationLike
 from stepwell.testing.crashes import Crash, Crasher
 from stepwell.testing.facts import RunFacts

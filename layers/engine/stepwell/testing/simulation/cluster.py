@@ -18,9 +18,10 @@ from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis
 from stepwell.core.tokens import Keyring
 from stepwell.engine.attempt import AttemptEnd
+from stepwell.engine.endings import TurnEnd
 from stepwell.engine.ports import Ports
 from stepwell.engine.settings import Limits, Settings
-from stepwell.engine.turn import Engine, TurnEnd
+from stepwell.engine.turn import Engine
 from stepwell.testing.crashes import Crash
 from stepwell.testing.promises import Promises
 from stepwell.testing.simulation.faults import Faults
