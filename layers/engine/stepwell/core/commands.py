@@ -28,7 +28,8 @@ class Snapshot(NamedTuple):
 class RunStep(NamedTuple):
     """Run a step and record its outcome.
 
-    `context` is the run's, as of the call; `map` is the map that it is an item of.
+    `context` is the run's, as of the call; `map` is the map that it is an item of. `text` is the
+    call as `Arguments.kept` keeps it: what was given is still in the hands of the code that asks.
     """
 
     id: str
@@ -38,10 +39,26 @@ class RunStep(NamedTuple):
     kwargs: Mapping[str, Any]
     context: Snapshot | None = None
     map: str | None = None
+    text: Payload | None = None
+
+    def given(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """The arguments of the call, as they were when it was made, for one body."""
+        if self.text is None:
+            return self.args, self.kwargs
+        return self.step.arguments.decode(self.text)
+
+    def input(self) -> Payload:
+        """The arguments of the call as text. Raises `PayloadError` if they have none."""
+        if self.text is not None:
+            return self.text
+        return self.step.arguments.encode(self.args, self.kwargs)
 
 
 class DispatchedItems(NamedTuple):
-    """The items of a map that are made elsewhere. `names` are their indexes or keys."""
+    """The items of a map that are made elsewhere. `names` are their indexes or keys.
+
+    `texts` are the calls as `Arguments.kept` keeps them; none of a map that has begun.
+    """
 
     step: StepDefinition
     items: Sequence[Any]
@@ -49,6 +66,12 @@ class DispatchedItems(NamedTuple):
     digest: str
     options: MapOptions
     context: Snapshot | None
+    texts: Sequence[Payload | None] = ()
+
+    def input(self, index: int) -> Payload:
+        """One item as the input of its step. Raises `PayloadError` if it has no text."""
+        kept = self.texts[index] if self.texts else None
+        return self.step.arguments.encode((self.items[index],), {}) if kept is None else kept
 
 
 class StartMap(NamedTuple):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
 from json.encoder import encode_basestring
-from types import SimpleNamespace
+from types import SimpleNamespace, UnionType
 from typing import Any, Final, NoReturn
 
 from pydantic import GetCoreSchemaHandler
@@ -173,7 +173,16 @@ class Arguments:
     that it never changes, and threads may share it.
     """
 
-    __slots__ = ("_absent", "_function", "_parameters", "_plan", "_scalars", "_wire", "owner")
+    __slots__ = (
+        "_absent",
+        "_constant",
+        "_function",
+        "_parameters",
+        "_plan",
+        "_scalars",
+        "_wire",
+        "owner",
+    )
 
     def __init__(
         self, function: Callable[..., Any], owner: str, parameters: tuple[Parameter, ...]
@@ -186,6 +195,8 @@ class Arguments:
         self._absent: frozenset[str] = frozenset()
         #: The types of the values whose JSON needs no schema, by parameter.
         self._scalars: Mapping[str, frozenset[type]] = {}
+        #: The types of the values that need no copy, by parameter.
+        self._constant: Mapping[str, frozenset[type]] = {}
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Payload:
         """A call as JSON text, defaults filled in: a later change of them does not change it.
@@ -214,11 +225,41 @@ class Arguments:
             kwargs.update(values[plan.var_keyword])
         return args, kwargs
 
+    def kept(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Payload | None:
+        """A call as JSON text, for who takes it up when what was given may have been changed.
+
+        None if nobody can change it and it reads back as it is, and also if it has no text: then
+        the arguments stand for themselves. Raises `TypeError` as `encode` does.
+        """
+        if self._stands(args, kwargs):
+            return None
+        try:
+            return self.encode(args, kwargs)
+        except PayloadError:
+            return None
+
+    def _stands(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Whether nobody can change any of these, and each reads back as it is."""
+        positional, constant = self._plan.positional, self._constant
+        if len(args) > len(positional):
+            return False
+        n = 0
+        for value in args:
+            if type(value) not in constant.get(positional[n], _NO_TYPE):
+                return False
+            n += 1  # noqa: SIM113 - each step of a run comes through here: quicker than enumerate
+        return not kwargs or all(
+            type(value) in constant.get(name, _NO_TYPE) for name, value in kwargs.items()
+        )
+
     def plain(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], text: Payload | None = None
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of a call as plain JSON, given as they were given; defaults left out."""
-        values = json.loads(self.encode(args, kwargs))
+        """The arguments of a call as plain JSON, given as they were given; defaults left out.
+
+        `text` is what was kept of the call, if something was.
+        """
+        values = json.loads(self.encode(args, kwargs) if text is None else text)
         plan = self._plan
         positional = [values[name] for name in plan.positional[: len(args)]]
         if plan.var_positional:
@@ -323,6 +364,7 @@ class Arguments:
             for name, (each, hint) in fields.items()
             if _default(each) is _NONE
         }
+        self._constant = {name: _constant(hint) for name, (_, hint) in fields.items()}
         self._wire = wire
         return wire
 
@@ -377,6 +419,19 @@ class _Plan:
 
 
 _NONE: Final = Parameter.empty
+
+
+def _constant(annotation: Any) -> frozenset[type]:
+    """Types of the values that nobody can change, and that are surely what they will be read as."""
+    inside = typing.get_args(annotation)
+    if len(inside) == 2 and inside[1] is type(None) and typing.get_origin(annotation) in _UNIONS:
+        return _constant(inside[0]) | {type(None)}
+    if annotation is float or annotation is bytes:
+        return frozenset({annotation})
+    return _identical(Any if annotation is Parameter.empty else annotation)
+
+
+_UNIONS: Final = (typing.Union, UnionType)
 
 
 def _default(parameter: Parameter) -> Any:

@@ -35,7 +35,7 @@ async def inputs(turn: TurnContext, commands: Iterable[RunStep]) -> list[Payload
         if known is not None and known.input is not None:
             return known.input
         try:
-            text = command.step.arguments.encode(command.args, dict(command.kwargs))
+            text = command.input()
             async with gate:
                 return await turn.values.put(text, f"input of step {command.step.name!r}")
         except PayloadError as error:

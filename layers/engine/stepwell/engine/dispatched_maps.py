@@ -93,7 +93,7 @@ async def _block(turn: TurnContext, command: StartMap, layout: Layout, shard: in
     owner = f"input of step {command.name!r}"
     for index in layout.items(shard):
         try:
-            text = items.step.arguments.encode((items.items[index],), {})
+            text = items.input(index)
             value = await turn.values.put(text, owner)
         except PayloadError as error:
             raise _Uncarried(index, error) from error

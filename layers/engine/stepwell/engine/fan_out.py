@@ -21,6 +21,7 @@ from stepwell.core.definitions import StepDefinition
 from stepwell.core.fan_out import Board, ItemStatus, MapOptions
 from stepwell.core.ids import item_id, keyed_step
 from stepwell.core.map_outcomes import ItemEnded
+from stepwell.core.parts import StepState
 from stepwell.core.payload import digest
 from stepwell.core.records import Payload
 from stepwell.core.state import RunState
@@ -38,8 +39,22 @@ FAILED = {
     "interrupted": StepInterrupted,
     "guard": StepBlocked,
 }
+_ENDED = frozenset({"completed", "failed", "cancelled"})
 #: The digest of a step that is known by its name alone.
 NO_INPUT = digest("")
+
+
+def kept(
+    known: StepState | None,
+    digest: str,
+    definition: StepDefinition,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Payload | None:
+    """What to keep of a call whose step may still be made."""
+    if known is not None and known.status in _ENDED and known.digest == digest:
+        return None
+    return definition.arguments.kept(args, kwargs)
 
 
 class FanOut(RunContext):
@@ -137,7 +152,10 @@ class FanOut(RunContext):
         names = [each.removeprefix(item_id(identity, "")) for each in ids]
         found = digest(json.dumps([names, digests]))
         snapshot = self.remarks.snapshot
-        dispatched = DispatchedItems(definition, items, names, found, options, snapshot)
+        texts: Sequence[Payload | None] = ()
+        if identity not in self._state.maps:
+            texts = [definition.arguments.kept((item,), {}) for item in items]
+        dispatched = DispatchedItems(definition, items, names, found, options, snapshot, texts)
         most = options.max_concurrency
         command = StartMap(identity, definition.name, len(items), most, dispatched)
         try:
@@ -282,7 +300,9 @@ class FanOut(RunContext):
         map_id: str | None = None,
     ) -> RunStep:
         found = self._digest(definition, args, kwargs)
-        return RunStep(identity, found, definition, args, kwargs, self.remarks.snapshot, map_id)
+        text = kept(self._state.steps.get(identity), found, definition, args, kwargs)
+        snapshot = self.remarks.snapshot
+        return RunStep(identity, found, definition, args, kwargs, snapshot, map_id, text)
 
     @staticmethod
     def _digest(

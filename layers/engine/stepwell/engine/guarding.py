@@ -84,8 +84,8 @@ class GuardedEntry(StepEntry):
 
     async def _before(self) -> EntryOutcome | None:
         """Ask the guards before the body. An outcome if they give one."""
-        arguments = self.command.step.arguments
-        args, kwargs = arguments.plain(self.command.args, self.command.kwargs)
+        command = self.command
+        args, kwargs = command.step.arguments.plain(command.args, command.kwargs, command.text)
         for guard in self._guards.before:
             payload = self._payload("pre_step", args=args, kwargs=kwargs)
             power, answer = await self._asked(guard, payload)
@@ -172,7 +172,7 @@ class GuardedEntry(StepEntry):
         except Exception as error:
             reason = f"guard {guard.name!r}: its arguments do not fit: {error}"
             raise _refusal(reason, error) from None
-        self.command = self.command._replace(args=read[0], kwargs=read[1])
+        self.command = self.command._replace(args=read[0], kwargs=read[1], text=None)
 
     async def _replaced(
         self, guard: GuardDefinition, result: Any, done: Done | None = None

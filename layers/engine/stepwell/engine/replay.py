@@ -32,7 +32,7 @@ from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
 from stepwell.engine.child_calls import ChildCall, ChildCalls
 from stepwell.engine.endings import Blocked, Cancelled, Outcome, Parked, Raised, Returned
-from stepwell.engine.fan_out import FAILED, NO_INPUT, FanOut, outcome_of
+from stepwell.engine.fan_out import FAILED, NO_INPUT, FanOut, kept, outcome_of
 from stepwell.engine.frames import warn_of_swallower
 from stepwell.engine.inbound import Inbound
 from stepwell.engine.keyed import KeyedStep
@@ -424,7 +424,9 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         if known is not None and known.digest != input_digest:
             identity = self._asked_otherwise(identity, input_digest)
             known = self._state.steps.get(identity)
-        command = RunStep(identity, input_digest, definition, args, kwargs, self.remarks.snapshot)
+        text = kept(known, input_digest, definition, args, kwargs)
+        snapshot = self.remarks.snapshot
+        command = RunStep(identity, input_digest, definition, args, kwargs, snapshot, None, text)
         self._ask(command, fits=known is not None)
         if known is not None and known.digest != input_digest:
             self._check_input(command)

@@ -205,7 +205,8 @@ class StepEntry(StepContext):
     async def _body(self) -> EntryOutcome:
         step = self.command.step
         if step.colour == "async":
-            value = await step.function(*self.command.args, **self.command.kwargs)
+            args, kwargs = self.command.given()
+            value = await step.function(*args, **kwargs)
         elif step.colour == "sync":
             value = await self._in_thread()
         else:
@@ -229,14 +230,15 @@ class StepEntry(StepContext):
 
     async def _in_thread(self) -> Any:
         function = self.command.step.function
-        args, kwargs = self.command.args, self.command.kwargs
+        args, kwargs = self.command.given()
         return await in_thread(self._turn.pool, lambda: function(*args, **kwargs))
 
     async def _streamed(self) -> Any:
         chunk_codec = self.command.step.chunk
         assert chunk_codec is not None
         result: Result[Any] | None = None
-        stream = self.command.step.function(*self.command.args, **self.command.kwargs)
+        args, kwargs = self.command.given()
+        stream = self.command.step.function(*args, **kwargs)
         try:
             async for item in stream:
                 self._check_open()
