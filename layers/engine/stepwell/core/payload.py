@@ -19,15 +19,15 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from inspect import Parameter
 from json.encoder import encode_basestring
-from types import SimpleNamespace, UnionType
+from types import UnionType
 from typing import Any, Final, NoReturn
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from stepwell.core.annotations import resolve
 from stepwell.core.misfit import Misfit
 from stepwell.core.records import Payload
 from stepwell.core.wire import Wire
@@ -116,7 +116,7 @@ def returns(
     """
 
     def annotation() -> Any:
-        whole = _resolve(function, "return", owner)
+        whole = resolve(function, "return", owner)
         return whole if part is None else part(whole)
 
     return Codec(annotation, owner)
@@ -350,7 +350,7 @@ class Arguments:
 
     def _compiled(self) -> Wire:
         fields = {
-            each.name: (each, _resolve(self._function, each.name, self.owner))
+            each.name: (each, resolve(self._function, each.name, self.owner))
             for each in self._parameters
         }
         wire = Wire(_input_type(fields))
@@ -500,64 +500,6 @@ def _field(
     return core_schema.typed_dict_field(
         core_schema.with_default_schema(schema, default=default), required=False
     )
-
-
-# Annotations
-
-
-def _resolve(function: Callable[..., Any], name: str, owner: str) -> Any:
-    """The annotation of one parameter, or of "return"; `Parameter.empty` if there is none.
-
-    One at a time, so that an annotation nobody needs may stay unresolved.
-    """
-    function = _defining(function)
-    annotations = getattr(function, "__annotations__", {})
-    if name not in annotations:
-        return Parameter.empty
-    scope = {**getattr(function, "__globals__", {}), **_closure(function)}
-    holder = SimpleNamespace(
-        __annotations__={name: annotations[name]},
-        __type_params__=getattr(function, "__type_params__", ()),
-    )
-    try:
-        return typing.get_type_hints(holder, scope, include_extras=True)[name]
-    except Exception as error:
-        place = "the return value" if name == "return" else f"parameter {name!r}"
-        raise DefinitionError(
-            f"{owner}: annotation {annotations[name]!r} of {place} cannot be resolved ({error}); "
-            "define or import its names at module level"
-        ) from error
-
-
-def _defining(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that carries the annotations, behind partials and decorators."""
-    while isinstance(function, partial):
-        function = function.func
-    function = inspect.unwrap(function)
-    if inspect.isroutine(function):
-        return function
-    method = "__init__" if isinstance(function, type) else "__call__"
-    kind = function if isinstance(function, type) else type(function)
-    return typing.cast("Callable[..., Any]", getattr(kind, method))
-
-
-def _closure(function: Callable[..., Any]) -> dict[str, Any]:
-    """Names of enclosing functions that the function itself uses."""
-    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    cells = getattr(function, "__closure__", None) or ()
-    return {
-        name: cell.cell_contents
-        for name, cell in zip(names, cells, strict=False)
-        if _is_filled(cell)
-    }
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - reading is the test
-    except ValueError:
-        return False
-    return True
 
 
 # Sizes and blobs
