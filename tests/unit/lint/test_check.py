@@ -43,6 +43,10 @@ def found(body: str, *, head: str = "@workflow\nasync def flow(x=None):\n") -> l
     return [each.code for each in check_source(text, "app.py")]
 
 
+#: A function of the workflow's own, and a call that runs it as a step.
+INNER = "async def inner():\n"
+RUN = "await current.step('inner', inner)"
+
 BREAKING = [
     ("SW101", "return time.time()"),
     ("SW101", "return d.now()"),
@@ -86,6 +90,14 @@ BREAKING = [
     ("SW110", "plain.aio(1)"),
     ("SW111", "return plain(1)"),
     ("SW112", "return hash(x)"),
+    ("SW113", f"total = 0\n{INNER}    nonlocal total\n    total += 1\n{RUN}"),
+    ("SW113", f"seen = []\n{INNER}    seen.append(1)\n{RUN}"),
+    ("SW113", f"{INNER}    x['a'] = 1\n{RUN}"),
+    ("SW113", f"{INNER}    x.y.z = 1\n{RUN}"),
+    ("SW113", f"{INNER}    del x['a']\n{RUN}"),
+    ("SW113", "seen = []\nreturn await current.step('s', lambda: seen.append(1))"),
+    ("SW113", "seen = []\n@step\nasync def inner():\n    seen.append(1)\nawait inner()"),
+    ("SW113", "seen = []\nawait hook('ask', on_created=lambda token: seen.append(token))"),
 ]
 
 
@@ -116,6 +128,11 @@ FINE = [
     "def tell(token):\n    requests.post(token)\nreturn await hook('ask', on_created=tell)",
     "return await hook('ask', on_created=lambda token: requests.post(token))",
     "@step(name='inner')\nasync def inner():\n    return time.time()\nreturn await inner()",
+    f"seen = []\n{INNER}    return [*seen, x]\n{RUN}",
+    f"seen = []\n{INNER}    seen = []\n    seen.append(1)\n    return seen\n{RUN}",
+    "seen = []\nawait current.step('s', lambda seen: seen.append(1), seen)",
+    "seen = []\ndef plainly():\n    nonlocal seen\n    seen.append(1)\nplainly()",
+    f"{INNER}    n = 0\n    def deeper():\n        nonlocal n\n        n += 1\n    deeper()\n{RUN}",
 ]
 
 

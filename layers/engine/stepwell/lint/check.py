@@ -15,26 +15,9 @@ from stepwell.lint.names import AWAITED, Function, Names, names_of
 from stepwell.lint.reach import code_of, reachable
 from stepwell.lint.rules import METHODS, READS, advice, broken_by_call
 from stepwell.lint.unordered import Sets
+from stepwell.lint.writes import local_names, shown, writes, writes_from_outside
 
 _IGNORE = re.compile(r"#\s*stepwell:\s*ignore(?:\[([A-Z0-9, ]*)\])?")
-#: Methods that change what they are called on.
-_CHANGING = frozenset(
-    (
-        "add",
-        "append",
-        "appendleft",
-        "clear",
-        "discard",
-        "extend",
-        "insert",
-        "pop",
-        "popitem",
-        "remove",
-        "setdefault",
-        "sort",
-        "update",
-    )
-)
 #: A node that breaks a rule, the rule's code, and how the code reads.
 _Broken = tuple[ast.expr | ast.stmt, str, str]
 
@@ -77,7 +60,7 @@ def _is_ignored(lines: list[str], node: ast.expr | ast.stmt, code: str) -> bool:
 def _broken(names: Names, function: Function) -> Iterator[_Broken]:
     code = list(code_of(names, function))
     sets = Sets(names, code)
-    bound = _local_names(function, code)
+    bound = local_names(function, code)
     for node in code:
         if isinstance(node, ast.Call):
             yield from _broken_call(names, node, bound, function)
@@ -85,27 +68,14 @@ def _broken(names: Names, function: Function) -> Iterator[_Broken]:
             yield from _broken_read(names, node)
         elif isinstance(node, ast.Expr) and isinstance(function, ast.AsyncFunctionDef):
             yield from _never_awaited(names, node, function)
-        yield from _global_writes(names, node, bound)
+        for written in writes(node, names.mutable - bound):
+            yield written, "SW109", shown(written)
         for each in sets.gone_through(node):
             yield each, "SW108", ast.unparse(each)
     if isinstance(function, ast.AsyncFunctionDef):
         yield from _def_steps(names, code, function)
-
-
-def _local_names(function: Function, code: list[ast.AST]) -> set[str]:
-    """Names that are the function's own: these hide what has the same name outside."""
-    every = function.args
-    given = [*every.posonlyargs, *every.args, *every.kwonlyargs, every.vararg, every.kwarg]
-    bound = {each.arg for each in given if each is not None}
-    shared: set[str] = set()
-    for node in code:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            bound.add(node.id)
-        elif isinstance(node, ast.Global):
-            shared.update(node.names)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-    return bound - shared
+    for written in writes_from_outside(names, function, bound):
+        yield written, "SW113", shown(written)
 
 
 def _broken_call(
@@ -151,21 +121,3 @@ def _def_steps(names: Names, code: list[ast.AST], within: Function) -> Iterator[
             known = names.function(node.func.id, within)
             if isinstance(known, ast.FunctionDef) and names.is_step(known):
                 yield node, "SW111", node.func.id
-
-
-def _global_writes(names: Names, node: ast.AST, bound: set[str]) -> Iterator[_Broken]:
-    if isinstance(node, ast.Global):
-        yield node, "SW109", ast.unparse(node)
-    elif isinstance(node, ast.Subscript | ast.Attribute):
-        if not isinstance(node.ctx, ast.Load) and _is_shared(names, node.value, bound):
-            yield node, "SW109", ast.unparse(node)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        changes = node.func.attr in _CHANGING
-        if changes and _is_shared(names, node.func.value, bound):
-            yield node, "SW109", f"{ast.unparse(node.func)}()"
-
-
-def _is_shared(names: Names, node: ast.expr, bound: set[str]) -> bool:
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id in names.mutable and node.id not in bound

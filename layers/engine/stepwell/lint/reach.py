@@ -76,6 +76,19 @@ def _handed_over(names: Names, function: Function) -> set[str]:
     return given - called
 
 
+def outside(names: Names, function: Function) -> Iterator[Function | ast.Lambda]:
+    """The bodies that stand in a function and run outside of the replay."""
+    free = _handed_over(names, function)
+    for node in ast.walk(function):
+        if (
+            isinstance(node, FUNCTIONS)
+            and node is not function
+            and (node.name in free or names.is_step(node))
+        ):
+            yield node
+        yield from (each for each in _effects(names, node) if isinstance(each, ast.Lambda))
+
+
 def _effects(names: Names, node: ast.AST) -> Iterator[ast.expr]:
     """The arguments of a call that run outside of the replay."""
     if isinstance(node, ast.keyword) and node.arg in _EFFECTS:

@@ -23,6 +23,8 @@ ADVICE: Final[Mapping[str, str]] = {
     "SW110": "this is never awaited, so it does nothing: write await",
     "SW111": "this step is a def function and the workflow is async: write await {what}.aio(...)",
     "SW112": "this differs from process to process: compare and key by values",
+    "SW113": "a replay does not run this again, so the variable stays as it was: give it back as "
+    "the result",
 }
 
 _CALLS: Final[Mapping[str, tuple[str, ...]]] = {
