@@ -146,6 +146,22 @@ def test_all_items_of_a_shard_come_in_order(deployment: Deployment) -> None:
     assert run(maps.get_items(KEY._replace(order=3))) == ()
 
 
+def test_a_shard_is_erased_with_its_items_and_no_other(deployment: Deployment) -> None:
+    maps = deployment.maps
+    others = [KEY._replace(shard=1), KEY._replace(order=3), KEY._replace(map="fetch*:11")]
+    for key in (KEY, *others):
+        run(maps.put_shard(shard(key)))
+        for n in range(30):
+            run(maps.put_item(item(n, key=key)))
+    for _ in range(2):
+        run(maps.erase_shard(KEY))
+        assert run(maps.get_shard(KEY)) is None
+        assert run(maps.get_items(KEY)) == ()
+    for key in others:
+        assert run(maps.get_shard(key)) is not None
+        assert len(run(maps.get_items(key))) == 30
+
+
 def test_no_id_crosses_into_another_s(deployment: Deployment) -> None:
     maps = deployment.maps
     keys = [ShardKey(one, two, 1, 0) for one in NASTY_IDS[:6] for two in NASTY_IDS[-6:]]

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
 
-from stepwell import RetryPolicy, StepInterrupted, current, step, step_hook, workflow
-from stepwell.core.map_rows import ShardKey
+from stepwell import (
+    RetryPolicy,
+    StepInterrupted,
+    current,
+    step,
+    step_hook,
+    workflow,
+)
+from stepwell.core.map_rows import ItemRow, ShardKey
 from stepwell.core.messages import MapItem
-from stepwell.core.records import UNHEARD
+from stepwell.core.records import REMEMBERED, UNHEARD, tombstone
 from stepwell.testing import Environment
 from tests.integration.attempts import turns_only
 
@@ -119,6 +128,80 @@ def test_a_step_that_runs_at_most_once_is_not_begun_twice() -> None:
             env.crash_at(call, "before")
             assert env.run(charging) == result
             assert len(made) == 1
+
+
+async def _delete(env: Environment) -> None:
+    """Delete the run of the step that calls this, which is under way."""
+    store = env._local.store
+    header = await store.get_header(current.run_id)
+    assert header is not None
+    assert await store.bury(tombstone(header, env.clock.now()))
+    await store.erase(header.run_id, env.clock.now() + REMEMBERED)
+
+
+def _left_of_maps(env: Environment) -> list[int]:
+    query = env._local.database.query
+    return [
+        query(f"SELECT count(*) FROM {each}")[0][0] for each in ("map_items", "map_shards", "blobs")
+    ]
+
+
+@workflow(name="crash.outlived")
+async def outlived() -> list[str]:
+    return await outlives.map([1])
+
+
+@step(name="crash.outlives", dispatch="worker")
+async def outlives(n: int) -> str:
+    for env in OUTLIVED:
+        await _delete(env)
+    return "x" * 20_000
+
+
+#: The environment whose run goes while an item of it is made.
+OUTLIVED: list[Environment] = []
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_an_item_comes_to_after_its_run_was_deleted_is_deleted(dies: bool) -> None:
+    with Environment(chance=0.5) as env:
+        OUTLIVED.clear()
+        env.crash_at(10**9)
+        assert env.run(outlived) == ["x" * 20_000]
+        calls = list(env.port_calls)
+    with Environment(chance=0.5, unchecked="a run is deleted that goes on") as env:
+        OUTLIVED.append(env)
+        env.start(outlived)
+        env.crash_at(calls.index("maps.finish") + 1 if dies else 10**9)
+        env.run_until_idle()
+        assert (env.crashes, _left_of_maps(env)) == (dies, [0, 0, 0])
+
+
+def test_an_item_that_is_withdrawn_from_a_deleted_run_leaves_no_claim() -> None:
+    @step(dispatch="worker", at_most_once=True)
+    async def claims(n: int) -> int:
+        await _delete(env)
+        claim = ItemRow(
+            key=ShardKey(current.run_id, "claims*:1", 2, 0),
+            index=0,
+            revision=1,
+            status="started",
+            attempt=1,
+        )
+        await env._ports.maps.put_item(claim)  # as if it had come after the deletion
+        await asyncio.Event().wait()
+        return n
+
+    @workflow
+    async def claimed() -> list[int]:
+        return await claims.map([1])
+
+    with Environment(unchecked="a run is deleted that goes on") as env:
+        env._settings = replace(env._settings, look_every=10)
+        env._engine = env._new_engine()
+        env.start(claimed)
+        env.run_until_idle()
+        assert _left_of_maps(env) == [0, 0, 0]
 
 
 def test_a_message_that_comes_too_early_is_put_off() -> None:

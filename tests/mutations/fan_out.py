@@ -6,6 +6,8 @@ from tests.mutations.mutation import Mutation
 
 _MAPS = "tests/integration/test_maps.py::"
 _TICKETS = "tests/integration/test_tickets.py::"
+_CRASHES = "tests/integration/test_map_crashes.py::"
+_OUTLIVES = f"{_CRASHES}test_what_an_item_comes_to_after_its_run_was_deleted_is_deleted"
 _LANES = "tests/unit/engine/test_lanes.py::"
 
 _ROWS = "tests/contract/test_maps.py::"
@@ -243,6 +245,38 @@ DISPATCHED = (
         killed_by=(
             f"{_DEATHS}test_the_hook_of_an_item_stays_open_until_the_run_knows_of_the_item",
         ),
+    ),
+    Mutation(
+        id="map-item-too-late-goes",
+        module="engine/map_items.py",
+        was="            await self.clear(message_id)\n",
+        becomes="",
+        protects="what an item comes to after its run was deleted is deleted too",
+        killed_by=(f"{_OUTLIVES}[False]",),
+    ),
+    Mutation(
+        id="map-item-too-late-goes-after-a-death",
+        module="engine/map_items.py",
+        was="    if shard is None and again:\n",
+        becomes="    if False:\n",
+        protects="so does what an item came to whose process died then",
+        killed_by=(f"{_OUTLIVES}[True]",),
+    ),
+    Mutation(
+        id="map-item-too-late-wakes-its-run",
+        module="engine/map_items.py",
+        was="        await self._ports.queue.send(Wake(run_id=self._key.run_id, cause=message_id))\n",
+        becomes="",
+        protects="large values that were put too late go too",
+        killed_by=(f"{_OUTLIVES}[False]",),
+    ),
+    Mutation(
+        id="map-claim-of-a-deleted-run-goes",
+        module="engine/map_items.py",
+        was="    if work.gone:\n",
+        becomes="    if False:\n",
+        protects="a claim that comes after the deletion of its run is deleted",
+        killed_by=(f"{_CRASHES}test_an_item_that_is_withdrawn_from_a_deleted_run_leaves_no_claim",),
     ),
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import hook, step, workflow
+from stepwell import FatalError, RetryPolicy, hook, step, workflow
 from stepwell.adapters.aws.wiring import open_aws
 from stepwell.core.records import REMEMBERED, RunStatus, tombstone
 from stepwell.core.retention import Retention
@@ -121,3 +121,30 @@ def test_the_rows_of_dispatched_maps_go_too_also_after_a_crash(deployed: Deploye
     run(deployed.client.delete(handle.id))
     deployed.pump()
     assert {each["sk"]["S"][:2] for each in items(deployed, handle.id)} == {"A", "E#"}
+
+
+def test_the_rows_of_the_maps_of_every_life_go(deployed: Deployed) -> None:
+    broken = [True]
+
+    @step(dispatch="worker", retry=RetryPolicy(max_attempts=1))
+    async def halve(n: int) -> int:
+        if n % 2 and broken:
+            raise FatalError("odd")
+        return n // 2
+
+    @workflow
+    async def halves() -> list[int]:
+        return await halve.map([2, 3, 4])
+
+    handle = run(deployed.client.start(halves))
+    deployed.pump()
+    assert deployed.header(handle.id).status is RunStatus.FAILED
+    broken.clear()
+    run(deployed.client.retry(handle.id))
+    deployed.pump()
+    assert run(deployed.client.result(handle.id)) == [1, 1, 2]
+    maps = {each["pk"]["S"] for each in items(deployed, handle.id)} - {f"R#{handle.id}"}
+    assert len(maps) == 2
+    run(deployed.client.delete(handle.id))
+    deployed.pump()
+    assert {each["pk"]["S"] for each in items(deployed, handle.id)} == {f"R#{handle.id}"}

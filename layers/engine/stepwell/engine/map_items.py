@@ -25,7 +25,7 @@ from stepwell.core.ids import item_id
 from stepwell.core.map_layout import Layout
 from stepwell.core.map_outcomes import load_inputs
 from stepwell.core.map_rows import ItemEnd, ItemRow, ShardKey, ShardRow, top_of
-from stepwell.core.messages import MapItem, MapReported
+from stepwell.core.messages import MapItem, MapReported, Wake
 from stepwell.core.overrides import overridden
 from stepwell.core.parts import StepState
 from stepwell.core.payload import codec, digest
@@ -66,10 +66,12 @@ async def make_item(
     layout = Layout(item.total, item.concurrency)
     key = ShardKey(item.run_id, item.map, item.order, layout.shard_of(item.index))
     shard = await ports.maps.get_shard(key)
-    if shard is None or shard.cancelled:
-        return AttemptEnd.NOTHING
     after = _After(means, item, layout, key)
     again = receive_count > 1
+    if shard is None and again:
+        await after.clear(message_id)  # whoever received this before may have put something late
+    if shard is None or shard.cancelled:
+        return AttemptEnd.NOTHING
     if item.index in shard.done:
         # Also if this is no second receive: whoever was given the same one may have died.
         await after.go_on(shard, end_of(shard, item.index))
@@ -79,12 +81,16 @@ async def make_item(
         raise TransientError(f"step {item.name!r} is not registered here")
     known = await ports.maps.get_item(key, item.index) if again else None
     if known is not None and known.status != "started":
-        return await after.finish(known)
+        return await after.finish(known, message_id)
     work = _Work(
         means, overridden(declared, item.options), await _looked_up(means, item, layout, shard)
     )
     row = await work.make(key, known, message_id=message_id, again=receive_count, left=time_left)
-    return AttemptEnd.NOTHING if row is None else await after.finish(row)
+    if row is not None:
+        return await after.finish(row, message_id)
+    if work.gone:
+        await after.clear(message_id)
+    return AttemptEnd.NOTHING
 
 
 def end_of(shard: ShardRow, member: int) -> ItemEnd:
@@ -105,7 +111,7 @@ async def _looked_up(means: Means, item: MapItem, layout: Layout, shard: ShardRo
 
 
 class _Work:
-    """The making of one attempt of one item."""
+    """The making of one attempt of one item. `gone` says that its run was deleted meanwhile."""
 
     def __init__(self, means: Means, definition: StepDefinition, item: MapItem) -> None:
         assert item.item is not None
@@ -116,6 +122,7 @@ class _Work:
         self._input: Payload = item.input
         self._id = item_id(item.map, item.item)
         self._values = Values(means.ports.blobs, means.settings.sizes, item.run_id)
+        self.gone = False
 
     async def make(
         self,
@@ -286,6 +293,7 @@ class _Work:
                 _LOG.info("item %r was not looked after: %s", self._id, error)
                 continue
             if shard is None or shard.cancelled:
+                self.gone = shard is None
                 entry.flag_cancelled()
                 return ended.done()
 
@@ -367,16 +375,25 @@ class _After:
         self._key = key
         self._top = top_of(item.run_id, item.map, item.order, layout)
 
-    async def finish(self, row: ItemRow) -> AttemptEnd:
+    async def finish(self, row: ItemRow, message_id: str) -> AttemptEnd:
         """Tell the shard, and go on."""
         assert row.status != "started"
         shard = await self._ports.maps.finish(
             self._key, row.index, row.status, lane=self._item.lane, at=self._ports.clock.now()
         )
         if shard is None:
+            await self.clear(message_id)
             return AttemptEnd.NOTHING
         await self.go_on(shard, row.status)
         return AttemptEnd.REPORTED
+
+    async def clear(self, message_id: str) -> None:
+        """The run was deleted: delete what was put too late.
+
+        A turn does so with all but rows of maps: the log that told of these is gone.
+        """
+        await self._ports.maps.erase_shard(self._key)
+        await self._ports.queue.send(Wake(run_id=self._key.run_id, cause=message_id))
 
     async def go_on(self, shard: ShardRow, end: ItemEnd) -> None:
         """Send the lane's next item; tell the top; wake the run, if it waits for that."""

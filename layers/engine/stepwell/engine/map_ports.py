@@ -32,6 +32,9 @@ class Maps(Protocol):
     async def cancel_shard(self, key: ShardKey) -> None:
         """Note that nobody waits for a shard any more. Nothing happens if it is not there."""
 
+    async def erase_shard(self, key: ShardKey) -> None:
+        """Delete the rows of a shard of a run that was deleted. Harmless when repeated."""
+
     async def put_item(self, row: ItemRow) -> ItemRow:
         """Put revision n, only if revision n - 1 stands (nothing for 1). Returns what stands.
 

@@ -100,6 +100,10 @@ class DynamoMaps:
             ShardItem.pk.exists(),
         )
 
+    async def erase_shard(self, key: ShardKey) -> None:
+        """Delete the rows of a shard of a run that was deleted. Harmless when repeated."""
+        await self._clients.call(self._table.erase, map_key(key))
+
     async def put_item(self, row: ItemRow) -> ItemRow:
         """Put revision n, only if revision n - 1 stands (nothing for 1). Returns what stands."""
         return await self._clients.call(self._put_item, row)

@@ -319,18 +319,14 @@ class DynamoStore:
         )
 
     def _erase(self, run_id: str, until: Millis, partitions: Sequence[str]) -> None:
-        keys = self._keys(run_key(run_id), _NOT_HEADER)
+        keys = self._table.keys(run_key(run_id), _NOT_HEADER)
         commits = [sk for _, sk in keys if sk.startswith("E#")]
         others = [(pk, sk) for pk, sk in keys if not sk.startswith("E#")]
         for partition in partitions:
-            others += self._keys(partition)
+            others += self._table.keys(partition)
         # The commits at last: who comes back after a crash in between finds what is left.
         self._table.write_many([], others)
         self._table.write_many([emptied_commit(sk, run_id, until) for sk in commits], [])
-
-    def _keys(self, pk: str, sk: Condition | None = None) -> list[tuple[str, str]]:
-        items = self._table.query(pk, sk, only=("pk", "sk"))
-        return [(item["pk"]["S"], item["sk"]["S"]) for item in items]
 
     def _header(self, run_id: str) -> RunHeader | None:
         item = self._table.get(run_key(run_id), HEADER)

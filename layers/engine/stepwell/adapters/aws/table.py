@@ -154,6 +154,15 @@ class Table:
         found: RawItem | None = reply.get("Item")
         return found
 
+    def keys(self, pk: str, sk: Condition | None = None) -> list[tuple[str, str]]:
+        """The keys of a partition's items, of every page."""
+        items = self.query(pk, sk, only=("pk", "sk"))
+        return [(item["pk"]["S"], item["sk"]["S"]) for item in items]
+
+    def erase(self, pk: str) -> None:
+        """Delete all items of a partition."""
+        self.write_many([], self.keys(pk))
+
     def write_many(self, puts: Sequence[RawItem], deletes: Sequence[tuple[str, str]]) -> None:
         """Put and delete items, without a condition, as many requests as that takes."""
         work = [("put", item) for item in puts]

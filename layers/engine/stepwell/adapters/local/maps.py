@@ -99,6 +99,12 @@ class SqliteMaps:
             if row is not None:
                 self._replace(replace(row, cancelled=True))
 
+    async def erase_shard(self, key: ShardKey) -> None:
+        """Delete the rows of a shard of a run that was deleted. Harmless when repeated."""
+        with self._database.writing():
+            for table in ("map_items", "map_shards"):
+                self._database.change(f"DELETE FROM {table} WHERE {_OF}", *key)  # noqa: S608
+
     async def put_item(self, row: ItemRow) -> ItemRow:
         """Put revision n, only if revision n - 1 stands (nothing for 1). Returns what stands."""
         body = self._body(row.key, _ITEM.dump_json(row))

@@ -66,6 +66,7 @@ _TOUCHES: dict[str, frozenset[str]] = {
         "maps.finish": "maps",
         "maps.count": "maps",
         "maps.cancel_shard": "maps",
+        "maps.erase_shard": "maps",
         "maps.put_item": "maps",
         "maps.get_item": "?maps",
         "maps.get_items": "?maps",
