@@ -227,6 +227,20 @@ def test_what_is_forgotten_takes_nothing_with_it(deployment: Deployment) -> None
     assert (rows.header, len(rows.commits)) == (ended("kept"), 2)
 
 
+def test_what_is_kept_for_good_is_not_forgotten(deployment: Deployment) -> None:
+    async def scenario() -> RunHeader | None:
+        store = deployment.store
+        await fill(deployment, "link")
+        await store.bury(replace(stone("link"), kept_until=None))
+        await store.erase("link", 1)
+        await fill(deployment)
+        await delete(deployment)
+        assert await store.expired_runs(START + 100 * REMEMBERED, 10) == ()
+        return await store.get_header("link")
+
+    assert run(scenario()) == replace(stone("link"), kept_until=None)
+
+
 def test_the_values_of_one_owner_are_deleted(deployment: Deployment) -> None:
     async def scenario() -> None:
         blobs = deployment.blobs

@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import continue_as_new, current, hook, sleep, start_child, step, workflow
 from stepwell.client import RunHandle
-from stepwell.core.ids import next_run_id
+from stepwell.core.ids import child_run_id, next_run_id
 from stepwell.core.messages import load_message
 from stepwell.core.payload import codec
 from stepwell.core.records import RunStatus
@@ -184,6 +184,43 @@ def test_a_parent_gets_the_result_of_the_last_link(env: Environment) -> None:
     assert len(chain) == 4
     assert {each.parent for each in chain} == {chain[0].parent}
     assert found(env, run, "ChildEnded")[0].run_id == chain[-1].run_id
+
+
+@pytest.mark.parametrize("deleted", [1, 3])
+def test_a_parent_finds_the_last_link_though_others_were_deleted_long_ago(
+    env: Environment, deleted: int
+) -> None:
+    @workflow(name="cont.patient")
+    async def parent() -> Any:
+        return await start_child(asks, 0)
+
+    run, other = env.start(parent), env.start(count, 0, most=1)
+    env.run_until_idle()
+    for _ in range(3):
+        answer(env, "again")
+    link = child_run_id(run.id, "cont.asks:1")
+    for _ in range(deleted):
+        env.wait_for(env.client.delete(link))
+        env.run_until_idle()
+        link = next_run_id(link)
+    env.advance("31d")
+    env.wait_for(env.client.delete(other.id))  # which forgets runs that were deleted long ago
+    env.wait_for(env.client.wake(run.id))
+    env.run_until_idle()
+    assert [each.kind for each in env.get(run).waiting] == ["child"]
+    answer(env, "enough")
+    assert env.result(run) == [3, "enough"]
+
+
+@pytest.mark.breaks_laws("a run that its caller was told of is forgotten")
+def test_a_link_that_nobody_follows_is_forgotten(env: Environment) -> None:
+    run, other = env.start(count, 0), env.start(count, 0, most=1)
+    env.run_until_idle()
+    env.wait_for(env.client.delete(run.id))
+    env.advance("31d")
+    env.wait_for(env.client.delete(other.id))
+    env.run_until_idle()
+    assert env.wait_for(env._local.store.get_header(run.id)) is None
 
 
 def test_a_parent_that_ends_cancels_the_last_link(env: Environment) -> None:

@@ -15,6 +15,24 @@ _TOGETHER = "tests/integration/test_together.py::"
 
 MUTATIONS = (
     Mutation(
+        id="links-of-a-child-are-followed-for-good",
+        module="core/records.py",
+        was="kept_until=None if followed else at + REMEMBERED,",
+        becomes="kept_until=at + REMEMBERED,",
+        protects="a parent does not take a chain that goes on for missing",
+        killed_by=(
+            f"{_CHAIN}test_a_parent_finds_the_last_link_though_others_were_deleted_long_ago[1]",
+        ),
+    ),
+    Mutation(
+        id="links-without-a-parent-are-forgotten",
+        module="core/records.py",
+        was="followed = header.continued_to is not None and header.parent is not None",
+        becomes="followed = header.continued_to is not None",
+        protects="tombstones are kept only where somebody counts on them",
+        killed_by=(f"{_CHAIN}test_a_link_that_nobody_follows_is_forgotten",),
+    ),
+    Mutation(
         id="others-told-again",
         module=_OPENING,
         within="_leave_ended",

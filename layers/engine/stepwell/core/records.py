@@ -91,8 +91,8 @@ class Wait:
         """When this has to have woken its run, unless something got lost.
 
         None for a hook: its row has its own deadline, or it waits for as long as it takes. None for
-        an input, which somebody has to bring.
-        a child, which is looked after as a run of its own.
+        an input, which somebody has to bring, and for a child, which is looked after as a run of
+        its own.
         """
         if self.kind in ("hook", "input"):
             return None
@@ -191,7 +191,7 @@ class RunHeader:
     are those that the run was started with; the log tells of others. `continued_to` is the run that
     goes on in place of this one, `continued_from` the one that this one goes on for. An ended run
     is kept until `kept_until`, for ever where that is None. Of a deleted run, `deleted_at` says so,
-    and nothing is left but who it was, until then.
+    and nothing is left but who it was, for as long.
     """
 
     run_id: str
@@ -381,7 +381,12 @@ class Chunk:
 
 
 def tombstone(header: RunHeader, at: Millis) -> RunHeader:
-    """What is left of a run that is deleted at a time: who it was, and nothing that it held."""
+    """What is left of a run that is deleted at a time: who it was, and nothing that it held.
+
+    It is gone some time later. A link of a child's chain is not: the parent knows the first link
+    alone, and finds the one that goes on by following them.
+    """
+    followed = header.continued_to is not None and header.parent is not None
     return RunHeader(
         run_id=header.run_id,
         workflow=header.workflow,
@@ -397,7 +402,7 @@ def tombstone(header: RunHeader, at: Millis) -> RunHeader:
         continued_to=header.continued_to,
         continued_from=header.continued_from,
         deleted_at=at,
-        kept_until=at + REMEMBERED,
+        kept_until=None if followed else at + REMEMBERED,
     )
 
 

@@ -58,9 +58,14 @@ async def delete(turn: TurnContext, message: object, commits: Sequence[Commit]) 
         _LOG.info("run %s is deleted, by request %s", turn.run_id, message.request_id)
     for alarm in state.alarms():
         await turn.ports.timers.cancel(turn.run_id, alarm.wait_id, alarm.arm)
-    left = replace(
-        tombstone(turn.header, journal.now()), last_event=state.last, status=_ended_as(commits)
+    # By the log: the header may lag behind it.
+    ended = replace(
+        turn.header,
+        last_event=state.last,
+        status=_ended_as(commits),
+        continued_to=None if state.continued is None else state.continued.next,
     )
+    left = tombstone(ended, journal.now())
     if not await turn.ports.store.bury(left):
         raise Fenced(f"run {turn.run_id!r} goes on while it is deleted")
     await erase(turn.ports, left, commits)

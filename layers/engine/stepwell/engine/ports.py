@@ -95,7 +95,7 @@ class Store(Protocol):
         """Replace a header by what is left of a deleted run, and take it from all lists.
 
         Only if one is there whose `last_event` is not higher. Whether it stands. It is gone some
-        time after its `kept_until`.
+        time after its `kept_until`; without one it stays.
         """
 
     async def erase(self, run_id: str, until: Millis, shards: Sequence[ShardKey] = ()) -> None:

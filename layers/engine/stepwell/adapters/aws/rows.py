@@ -81,12 +81,12 @@ def header_item(header: RunHeader) -> RawItem:
 
 
 def buried_item(tombstone: RunHeader) -> RawItem:
-    """What is left of a deleted run as an item, in no index, which goes by itself."""
+    """What is left of a deleted run as an item, in no index; it goes by itself when it may."""
     item = header_item(tombstone)
     for name in ("listed_in", "wanted_in", "wanted_at", "expires_in"):
         item.pop(name, None)
-    assert tombstone.kept_until is not None
-    return {**item, "expires_at": seconds(tombstone.kept_until)}
+    kept = tombstone.kept_until
+    return item if kept is None else {**item, "expires_at": seconds(kept)}
 
 
 def emptied_commit(key: str, run_id: str, until: Millis) -> RawItem:
