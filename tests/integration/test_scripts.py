@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -27,6 +27,7 @@ from stepwell import (
     start_child,
     step,
     step_guard,
+    step_hook,
     workflow,
 )
 from stepwell.adapters.local.runtime import LocalEngine
@@ -257,6 +258,27 @@ def test_dispatched_steps_and_children_are_part_of_the_script(tmp_path: Path) ->
         return f"{result} and near"
 
     assert parent_script.run(journal_dir=tmp_path).result == "far and near"
+
+
+@pytest.mark.parametrize("dispatch", ["inline", "worker"])
+def test_a_script_ends_when_items_of_its_map_wait_for_answers(
+    tmp_path: Path, dispatch: Literal["inline", "worker"]
+) -> None:
+    @step(dispatch=dispatch)
+    async def asks_in_script(n: int) -> int:
+        return n if n == 0 else int(await step_hook("number", key=str(n)))
+
+    @workflow
+    async def script_of_askers() -> list[int]:
+        return await asks_in_script.map(range(3))
+
+    run = script_of_askers.run(journal_dir=tmp_path)
+    assert run.status == "suspended"
+    assert "hook asks_in_script*:1#2>number@2" in str(run.error)
+    with LocalEngine.open(tmp_path / "stepwell.db") as engine:
+        for asked in asyncio.run(engine.client.list_hooks(run_id=run.id)).items:
+            asyncio.run(engine.client.resume_hook(asked.token, 7))
+    assert script_of_askers.resume(run.id, journal_dir=tmp_path).result == [0, 7, 7]
 
 
 @pytest.mark.parametrize("run_id", ["absent", "", "../x", "a\0b", None, 3])

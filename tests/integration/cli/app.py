@@ -183,6 +183,13 @@ async def holds_away_now(name: str) -> int:
 
 
 @workflow
+async def holds_item_away(name: str) -> list[int]:
+    """Holds an item of a map that is made elsewhere, and waits for an answer besides."""
+    _, held = await asyncio.gather(hook("go"), hold_away.map([name]))
+    return held
+
+
+@workflow
 async def holds(name: str) -> int:
     await hook("go")
     return await hold.aio(name)

@@ -28,6 +28,24 @@ def test_run_stays_while_a_dispatched_step_is_worked_on(shell: Shell) -> None:
     assert (done.code, "COMPLETED" in done.out) == (0, True)
 
 
+def test_run_stays_while_an_item_of_a_map_is_made_elsewhere(shell: Shell) -> None:
+    running = shell.begin("run", "app:holds_item_away", "--input", '["door"]', "--wait", "0s")
+    running.says("holding door")
+    [run] = shell("runs", "list", "--json").json["runs"]  # takes longer than a look at the run
+    assert {wait["kind"] for wait in run["waiting"]} == {"hook", "map"}
+    shell.release("door")
+    done = running.end()
+    assert done.code == 6
+    assert "map" not in done.out
+
+
+def test_run_ends_when_items_made_elsewhere_wait_for_answers(shell: Shell) -> None:
+    done = shell("run", "app:maps_away", "--json")
+    assert done.code == 6
+    assert [hook["name"] for hook in done.json["hooks"]] == ["number", "number"]
+    assert [wait["kind"] for wait in done.json["waiting"]] == ["map", "hook", "hook"]
+
+
 def test_an_attempt_whose_worker_is_killed_is_made_again_by_another_one(shell: Shell) -> None:
     run = shell.started("app:holds_away", ["door"])
     shell.answered(run)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from stepwell.client import Client, PendingHook
 from stepwell.core.events import HookNotifyFailed
 from stepwell.core.records import Millis, RunHeader, RunStatus, Wait
-from stepwell.core.state import fold
+from stepwell.core.state import RunState, fold
 from stepwell.engine.headers import last_link
 from stepwell.engine.ports import Ports
+from stepwell.engine.progress import goes_on_elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Standing:
 @dataclass(frozen=True, slots=True)
 class _Log:
     last_event: int
+    state: RunState
     unnotified: tuple[HookNotifyFailed, ...]
     children: dict[str, str]
 
@@ -59,7 +61,7 @@ class Watcher:
             for wait in header.waiting
             if wait.kind == "child" and wait.id in log.children
         ]
-        rests = self._rests_alone(header, hooks, log, patience) and all(
+        rests = await self._rests_alone(header, hooks, log, patience) and all(
             # One that has ended is about to wake its parent.
             each.rests and not (each.header is not None and each.header.status.terminal)
             for each in children
@@ -71,16 +73,20 @@ class Watcher:
             rests=header.attention is not None or rests,
         )
 
-    def _rests_alone(
+    async def _rests_alone(
         self, header: RunHeader, hooks: tuple[PendingHook, ...], log: _Log, patience: Millis
     ) -> bool:
-        if not header.waiting or header.cancel_requested:
+        # What items of a map wait for stands beside it, but for those that are made elsewhere.
+        waits = [wait for wait in header.waiting if wait.kind != "map"]
+        if not waits or header.cancel_requested:
             return False
         end = self._ports.clock.now() + patience
         expiries = {hook.hook_id: hook.expires_at for hook in hooks}
-        return all(_waits_beyond(wait, expiries, end) for wait in header.waiting) and all(
-            failed.due > end for failed in log.unnotified
-        )
+        if not all(_waits_beyond(wait, expiries, end) for wait in waits):
+            return False
+        if any(failed.due <= end for failed in log.unnotified):
+            return False
+        return not await goes_on_elsewhere(self._ports.maps, header.run_id, log.state)
 
     async def _log(self, header: RunHeader) -> _Log:
         known = self._logs.get(header.run_id)
@@ -92,6 +98,7 @@ class Watcher:
         failures = {each.hook: each for each in events if isinstance(each, HookNotifyFailed)}
         log = _Log(
             header.last_event,
+            state,
             tuple(
                 each for each in failures.values() if state.hooks[each.hook].status == "notifying"
             ),

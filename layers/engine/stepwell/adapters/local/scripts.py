@@ -22,9 +22,10 @@ from stepwell.authoring.registry import registry
 from stepwell.authoring.scripts import ProblemKind, Run, RunProblem, RunStanding, ScriptOptions
 from stepwell.core.durations import to_millis
 from stepwell.core.records import GuardChange, Guards, Millis, RunHeader, RunStatus
-from stepwell.core.state import fold
+from stepwell.core.state import RunState, fold
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.headers import last_link
+from stepwell.engine.progress import goes_on_elsewhere
 from stepwell.errors import Failure, RunNotFound, UsageError
 
 T = TypeVar("T")
@@ -94,9 +95,7 @@ def _file(options: ScriptOptions) -> Path:
 
 def _blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run it to its end; in a thread of its own where this one runs a loop, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _runs_a_loop():
         return asyncio.run(work)
     ended: list[T] = []
     raised: list[BaseException] = []
@@ -113,6 +112,14 @@ def _blocking(work: Coroutine[Any, Any, T]) -> T:
     if raised:
         raise raised[0]
     return ended[0]
+
+
+def _runs_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class _Script:
@@ -170,17 +177,24 @@ class _Script:
             return False
         for run_id in family.ids():
             header = await self._store.get_header(run_id)
-            if header is not None and not self._is_still(header):
+            if header is not None and not await self._is_still(header):
                 return False
         return True
 
-    def _is_still(self, header: RunHeader) -> bool:
+    async def _is_still(self, header: RunHeader) -> bool:
         """Whether nothing becomes of a run by itself, or not soon enough."""
         if header.status.terminal or header.attention is not None:
             return True
-        if not header.waiting or header.cancel_requested:
+        # What items of a map wait for stands beside it, but for those that are made elsewhere.
+        waits = [wait for wait in header.waiting if wait.kind != "map"]
+        if not waits or header.cancel_requested:
             return False
-        return all(wait.kind in _OTHERS or self._is_far(wait.until) for wait in header.waiting)
+        if not all(wait.kind in _OTHERS or self._is_far(wait.until) for wait in waits):
+            return False
+        if not any(wait.away for wait in header.waiting):
+            return True
+        state = await self._state_of(header.run_id)
+        return not await goes_on_elsewhere(self._engine.local.ports.maps, header.run_id, state)
 
     def _is_far(self, until: Millis | None) -> bool:
         if self._wait is None or until is None:
@@ -205,15 +219,17 @@ class _Script:
         return Run(header.run_id, status, error=await self._why(header))
 
     async def _let_go(self, header: RunHeader) -> None:
-        rows = await self._store.load(header.run_id)
-        forget(fold(event for commit in rows.commits for event in commit.events).guards)
+        forget((await self._state_of(header.run_id)).guards)
+
+    async def _state_of(self, run_id: str) -> RunState:
+        rows = await self._store.load(run_id)
+        return fold(event for commit in rows.commits for event in commit.events)
 
     async def _why(self, header: RunHeader) -> RunProblem:
         """What a run that has not ended waits for."""
         note = header.attention
         if note is not None:
-            rows = await self._store.load(header.run_id)
-            state = fold(event for commit in rows.commits for event in commit.events)
+            state = await self._state_of(header.run_id)
             unknown = state.guards is not None and not _are_known(state.guards)
             kind: ProblemKind = "blocked" if note.kind == "BLOCKED" else "stuck"
             if note.kind == "PAUSED":
