@@ -1,7 +1,8 @@
-"""`python -m benchmarks [--repeats N] [--json]`: what a step, a replay and an answer cost.
+"""`python -m benchmarks [--repeats N] [--items N ...] [--json]`: what runs cost.
 
 Times are medians on this machine, in microseconds; `cpu` holds where the machine is busy. Writes
 are counted, and the same on every machine. So is what runs cost on AWS, of which nothing is timed.
+`--items` adds dispatched maps of other sizes: 10000 takes some ten minutes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import json
 from dataclasses import asdict
 
 from benchmarks.deployment import Bill, all_bills
+from benchmarks.maps import SIZES, bills_of, tables
 from benchmarks.measure import Figure, all_figures
+from benchmarks.memory import Peak, all_peaks
 from stepwell.adapters.aws.handlers.telemetry import logger
 
 
@@ -52,21 +55,42 @@ def _bills(bills: list[Bill]) -> str:
     return "\n".join(lines)
 
 
+def _peaks(peaks: list[Peak]) -> str:
+    lines = [
+        "",
+        "peak memory of a process, in MB",
+        f"{'run':<14} {'items':>6} {'of 1':>6} {'of all':>6}",
+    ]
+    lines += [f"{p.run:<14} {p.items:>6} {p.before:>6.0f} {p.after:>6.0f}" for p in peaks]
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m benchmarks")
     parser.add_argument("--repeats", type=int, default=7, help="measurements per figure")
+    parser.add_argument(
+        "--items", type=int, nargs="*", default=[], help="more sizes of dispatched maps"
+    )
     parser.add_argument("--json", action="store_true", help="figures as JSON")
     options = parser.parse_args()
     figures = asyncio.run(all_figures(options.repeats))
     logger.setLevel("ERROR")  # the functions tell of each turn
-    bills = all_bills()
+    bills, maps = all_bills(), bills_of([*SIZES, *options.items])
+    peaks = all_peaks(options.items)
     if options.json:
-        report = {"times": [*map(asdict, figures)], "bills": [*map(asdict, bills)]}
+        report = {
+            "times": [*map(asdict, figures)],
+            "bills": [*map(asdict, bills)],
+            "maps": {name: [*map(asdict, found)] for name, found in maps.items()},
+            "memory": [*map(asdict, peaks)],
+        }
         print(json.dumps(report, indent=1))
     else:
         print(_table(figures))
         print(_growth(figures))
         print(_bills(bills))
+        print(tables(maps))
+        print(_peaks(peaks))
 
 
 if __name__ == "__main__":

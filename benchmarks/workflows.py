@@ -69,6 +69,11 @@ async def sleep_a_day(value: int) -> int:
 
 
 @workflow
+async def map_inline(items: int) -> int:
+    return sum(await increment.map(range(items)))
+
+
+@workflow
 async def map_elsewhere(items: int) -> int:
     return sum(await increment_elsewhere.map(range(items)))
 

@@ -4,12 +4,14 @@
   told that they won. Here one request at a time is answered.
 * moto refuses items from 405,000 bytes on. AWS takes 409,600.
 * moto leaves an update that it refuses for its size half done.
+* moto goes through the whole table for a query. Here it goes through the partition.
 
 The shim lasts as long as the process; installing it twice is harmless.
 """
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from functools import wraps
@@ -18,6 +20,7 @@ from typing import Any
 from moto.dynamodb.exceptions import ItemSizeTooLarge
 from moto.dynamodb.models import DynamoDBBackend
 from moto.dynamodb.models.dynamo_type import LimitedSizeDict
+from moto.dynamodb.models.table import Table
 from moto.dynamodb.responses import DynamoHandler
 
 LIMIT = 400 * 1024
@@ -33,6 +36,7 @@ def install() -> None:
             _replace(DynamoHandler, "call_action", _alone)
             _replace(LimitedSizeDict, "__setitem__", _within_limit)
             _replace(DynamoDBBackend, "update_item", _whole_or_not)
+            _replace(Table, "query", _of_partition)
             _installed.set()
 
 
@@ -74,3 +78,20 @@ def _whole_or_not(update: Any) -> Any:
             raise
 
     return update_item
+
+
+def _of_partition(query: Any) -> Any:
+    asked = inspect.signature(query)
+
+    def of_partition(self: Table, *args: Any, **more: Any) -> Any:
+        arguments = asked.bind(self, *args, **more).arguments
+        if arguments["index_name"] is not None:
+            return query(self, *args, **more)
+        items = list(self.items.get(arguments["hash_key"], {}).values())
+        self.all_items = lambda: items  # type: ignore[method-assign]
+        try:
+            return query(self, *args, **more)
+        finally:
+            del self.all_items
+
+    return of_partition

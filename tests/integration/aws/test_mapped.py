@@ -126,3 +126,13 @@ def test_each_item_costs_as_much_as_the_one_before(flow: Any) -> None:
     assert 20 <= more.read - few.read <= 21
     # Two units for each item; the map's own events grow by a KB now and then.
     assert 40 <= more.written - few.written <= 42
+
+
+def test_hundreds_of_items_cost_as_much_each_as_tens() -> None:
+    few, more = bill_of(map_elsewhere, 100), bill_of(map_elsewhere, 400)
+    assert more.turns == few.turns == 2
+    assert more.messages - few.messages == 300
+    # Four requests for each, its part of a batch of messages, and some ten for each shard.
+    grown = sum(more.requests.values()) - sum(few.requests.values())
+    assert 4.1 * 300 <= grown <= 4.2 * 300
+    assert 2 * 300 <= more.written - few.written <= 2.05 * 300

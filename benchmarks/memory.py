@@ -1,0 +1,60 @@
+"""`python -m benchmarks.memory FLOW N`: how much more memory a run takes than a run of one item.
+
+A process of its own makes both on a SQLite file, turns, steps and queue together. Its peak is what
+the system counts as resident, in MB; what a turn has let go of may still be in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks import workflows
+from benchmarks.measure import engine
+
+#: A KiB, but for macOS, which counts bytes.
+_UNIT = 1 if sys.platform == "darwin" else 1024
+_SIZES = (("map_inline", 1_000), ("map_elsewhere", 1_000))
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The peak of a process in MB: after a run of one item, and after one of `items`."""
+
+    run: str
+    items: int
+    before: float
+    after: float
+
+
+def peak_of(flow: str, items: int) -> Peak:
+    """The peak of a new process that makes a run over so many items."""
+    asked = [sys.executable, "-m", "benchmarks.memory", flow, str(items)]
+    done = subprocess.run(asked, check=True, capture_output=True, text=True)
+    return Peak(**json.loads(done.stdout))
+
+
+def all_peaks(items: list[int]) -> list[Peak]:
+    """The peaks of maps of a thousand items, and of dispatched ones of so many."""
+    return [peak_of(*each) for each in (*_SIZES, *(("map_elsewhere", n) for n in items))]
+
+
+async def _measured(name: str, items: int) -> Peak:
+    flow: Any = getattr(workflows, name)
+    with engine("sqlite") as local:
+        peaks = []
+        for size in (1, items):
+            handle = await local.client.start(flow, size)
+            await local.run_until_idle()
+            assert (await handle.get()).status == "COMPLETED"
+            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT / 1e6)
+    return Peak(name, items, *peaks)
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(asyncio.run(_measured(sys.argv[1], int(sys.argv[2]))))))

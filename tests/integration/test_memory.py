@@ -1,0 +1,13 @@
+"""The memory that a large map takes is that of its items' outcomes, and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.memory import peak_of
+
+
+@pytest.mark.parametrize("flow", ["map_inline", "map_elsewhere"])
+def test_a_thousand_items_take_some_megabytes(flow: str) -> None:
+    peak = peak_of(flow, 1_000)
+    assert peak.after - peak.before < 16
