@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter
@@ -32,9 +33,6 @@ _COMMIT = 50
 _BLOCK = 256
 _TURN = "imported"
 
-_HEADER: TypeAdapter[RunHeader] = TypeAdapter(RunHeader)
-_HOOKS: TypeAdapter[tuple[HookRow, ...]] = TypeAdapter(tuple[HookRow, ...])
-
 T = TypeVar("T")
 
 
@@ -48,11 +46,22 @@ class Archive:
     hooks: tuple[HookRow, ...] = ()
 
 
+# Compiled on first use: whoever imports this module need not ever read or write an archive.
+@cache
+def _header_type() -> TypeAdapter[RunHeader]:
+    return TypeAdapter(RunHeader)
+
+
+@cache
+def _hooks_type() -> TypeAdapter[tuple[HookRow, ...]]:
+    return TypeAdapter(tuple[HookRow, ...])
+
+
 def dump_archive(archive: Archive) -> str:
     """A run as the text of a file, one event to a line."""
     assert archive.header is not None
-    header = json.loads(_HEADER.dump_json(archive.header, exclude_none=True))
-    hooks = json.loads(_HOOKS.dump_json(archive.hooks))
+    header = json.loads(_header_type().dump_json(archive.header, exclude_none=True))
+    hooks = json.loads(_hooks_type().dump_json(archive.hooks))
     parts = [
         f'  "format": {FORMAT}',
         f'  "run_id": {json.dumps(archive.run_id)}',
@@ -84,8 +93,8 @@ def load_archive(text: str) -> Archive:
     return Archive(
         run_id=str(data["run_id"]),
         events=events,
-        header=_HEADER.validate_python(data.get("header")),
-        hooks=_HOOKS.validate_python(data.get("hooks", ())),
+        header=_header_type().validate_python(data.get("header")),
+        hooks=_hooks_type().validate_python(data.get("hooks", ())),
     )
 
 

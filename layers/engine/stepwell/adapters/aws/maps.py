@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -23,8 +24,6 @@ from stepwell.core.records import Millis
 from stepwell.engine.ports import ItemTooLarge, TransientError
 
 _ITEM_LIMIT = 400 * 1024
-_SHARD: TypeAdapter[ShardRow] = TypeAdapter(ShardRow)
-_ITEM: TypeAdapter[ItemRow] = TypeAdapter(ItemRow)
 
 
 class ShardItem(TableItem):
@@ -174,8 +173,19 @@ class DynamoMaps:
         return tuple(_read_item(key, item) for item in found)
 
 
+# Compiled on first use: most workers never see a map.
+@cache
+def _shard_type() -> TypeAdapter[ShardRow]:
+    return TypeAdapter(ShardRow)
+
+
+@cache
+def _item_type() -> TypeAdapter[ItemRow]:
+    return TypeAdapter(ItemRow)
+
+
 def _shard_item(row: ShardRow) -> RawItem:
-    values = _SHARD.dump_python(row, mode="python", exclude_defaults=True)
+    values = _shard_type().dump_python(row, mode="python", exclude_defaults=True)
     for name in ("done", "failed", "handed"):
         if name in values:
             values[name] = set(values[name])
@@ -186,17 +196,17 @@ def _shard_item(row: ShardRow) -> RawItem:
 
 
 def _read_shard(key: ShardKey, item: RawItem) -> ShardRow:
-    return _SHARD.validate_python({"key": key, **fields(ShardItem.from_raw_data(item))})
+    return _shard_type().validate_python({"key": key, **fields(ShardItem.from_raw_data(item))})
 
 
 def _item_item(row: ItemRow) -> RawItem:
-    values = _ITEM.dump_python(row, mode="json", exclude_none=True)
+    values = _item_type().dump_python(row, mode="json", exclude_none=True)
     del values["key"]
     return raw(MapItemItem(map_key(row.key), item_key(row.index), **values))
 
 
 def _read_item(key: ShardKey, item: RawItem) -> ItemRow:
-    return _ITEM.validate_python({"key": key, **fields(MapItemItem.from_raw_data(item))})
+    return _item_type().validate_python({"key": key, **fields(MapItemItem.from_raw_data(item))})
 
 
 def _check_size(key: ShardKey, item: RawItem) -> None:
