@@ -59,7 +59,7 @@ MUTATIONS = (
     Mutation(
         id="other-input-supersedes",
         module="engine/perform.py",
-        was="if known is not None and known.digest != command.digest:",
+        was="if known.digest != command.digest:",
         becomes="if False:",
         protects="mended code that gives another input has its step run",
         killed_by=(

@@ -132,7 +132,8 @@ class Journal:
             stands = await self._store.append(self._run_id, commit)
         finally:
             self._committing = False
-            self._let_others_go_on()
+            if self._waiting:
+                self._let_others_go_on()
         if not stands:
             raise Fenced(f"event {commit.first} of run {self._run_id!r} is another turn's")
         self._unsettled = None

@@ -140,17 +140,11 @@ class Performer:
 
     def _place(self, command: Command) -> None:
         """Find out when a command can begin: now, at a time, or not in this turn."""
+        begins: Millis | None = 0
         if isinstance(command, RunStep):
             known = self._turn.state.steps.get(command.id)
-            if known is not None and known.digest != command.digest:
-                self._supersede(known)
-                known = None
-            if known is not None and known.order:
-                self._lanes.occupy(command)
-                if dispatch.perhaps_lost(self._turn, known):
-                    self._lost.append(known)
-                return
-            begins = self._step_begins(known)
+            if known is not None:
+                begins = self._step_begins(command, known)
         elif isinstance(command, StartMap):
             self._begin_map(command)
             return
@@ -229,9 +223,16 @@ class Performer:
         at = self._turn.journal.now()
         self._turn.journal.record(e.StepSuperseded(at=at, step=known.id, name=known.name))
 
-    @staticmethod
-    def _step_begins(known: StepState | None) -> Millis | None:
-        if known is None or known.status == "started":
+    def _step_begins(self, command: RunStep, known: StepState) -> Millis | None:
+        if known.digest != command.digest:
+            self._supersede(known)
+            return 0
+        if known.order:
+            self._lanes.occupy(command)
+            if dispatch.perhaps_lost(self._turn, known):
+                self._lost.append(known)
+            return None
+        if known.status == "started":
             return 0
         if known.status == "retrying":
             return known.due
@@ -484,6 +485,8 @@ class Performer:
     ) -> Coroutine[Any, Any, None] | None:
         """Tell the code what its step came to; close the hooks that the step has left."""
         self._replay.feed(event, value)
+        if not self._turn.rows:
+            return None
         hook_ids = hooks.open_hooks_of(self._turn, event.step)
         return hooks.close_all(self._turn, hook_ids) if hook_ids else None
 
