@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
 from stepwell import RetryPolicy, StepFailed, current, sleep, step, workflow
+from stepwell.engine.step_runner import StepEntry
 from stepwell.errors import (
     DefinitionError,
     PayloadError,
@@ -58,6 +60,28 @@ def test_equal_parallel_calls_are_steps_of_their_own(env: Environment) -> None:
     env.run_until_idle()
     assert env.run_to_end(run) == [1, 2, 3]
     assert ticks == [7, 7, 7]
+
+
+def test_a_step_that_has_ended_leaves_nothing_to_the_collector(env: Environment) -> None:
+    def entries() -> int:
+        return sum(isinstance(each, StepEntry) for each in gc.get_objects())
+
+    @step
+    async def counted() -> int:
+        await asyncio.sleep(0)
+        return entries()
+
+    @workflow
+    async def three() -> list[int]:
+        return [await counted(), await counted(), await counted()]
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = entries()
+        assert env.run(three) == [before + 1] * 3
+    finally:
+        gc.enable()
 
 
 def test_bare_and_called_decorators_register_alike(env: Environment) -> None:

@@ -168,7 +168,8 @@ class StepEntry(StepContext):
         context = contextvars.copy_context()
         context.run(STEP.set, self)
         # Where Python can, a body that never waits ends right here, without a round of the loop.
-        self.task = asyncio.Task(self._run(), loop=self._loop, context=context, **_EAGER)
+        task = asyncio.Task(self._run(), loop=self._loop, context=context, **_EAGER)
+        self.task = None if task.done() else task
 
     async def _run(self) -> None:
         try:
@@ -178,6 +179,8 @@ class StepEntry(StepContext):
         except BaseException as error:  # ours: the turn must hear of it, or it would wait for ever
             outcome = Broken(error)
         self._finish(outcome)
+        # Its context holds this entry: kept, the two would wait for the collector, at every step.
+        self.task = None
 
     async def _outcome(self) -> EntryOutcome:
         try:
@@ -316,7 +319,8 @@ class StepEntry(StepContext):
         self._cancel_seen = True
 
     def _stop(self, abandon: Callable[[], None]) -> None:
-        assert self.task is not None
+        if self.task is None:
+            return  # the body has ended
         self.task.cancel()
         if self.blocking:
             # A thread cannot be cancelled: it is left behind, and its primitives raise.
