@@ -8,9 +8,30 @@ _SWEEP = "engine/sweep.py"
 _LISTS = "adapters/aws/lists.py"
 _SWEEPER = "tests/integration/aws/test_sweeper.py::"
 _MARKS = "tests/integration/aws/test_marks.py::"
+_DEAD = "tests/integration/sweep/test_dead_letters.py::"
 _STORAGE = "tests/contract/test_dynamodb.py::"
 
 SWEEP = (
+    Mutation(
+        id="dead-deletion-made-true",
+        module=_SWEEP,
+        was="update_header(replace(header, kept_until=again), over=header)",
+        becomes="update_header(header, over=header)",
+        protects="a deletion that was accepted is done, though its message became a dead letter",
+        killed_by=(
+            f"{_DEAD}test_a_deletion_that_is_a_dead_letter_is_asked_for_again_after_a_day[False]",
+        ),
+    ),
+    Mutation(
+        id="dead-deletion-of-another-end",
+        module=_SWEEP,
+        was=" or header.last_event != message.after:",
+        becomes=":",
+        protects="a run that was retried is not deleted for its end before",
+        killed_by=(
+            f"{_DEAD}test_a_deletion_that_is_a_dead_letter_is_asked_for_again_after_a_day[True]",
+        ),
+    ),
     Mutation(
         id="mark-over-what-was-read",
         module=_SWEEP,

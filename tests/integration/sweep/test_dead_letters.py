@@ -17,6 +17,7 @@ from stepwell.core.ids import child_run_id
 from stepwell.core.messages import (
     CancelRun,
     Continue,
+    DeleteRun,
     HookDecided,
     InboxPut,
     Message,
@@ -415,3 +416,36 @@ def test_of_two_dead_entries_none_is_lost(given: Given, ask: Any) -> None:
     entries = given.run(given.engine.client.list_inbox(run_id))
     assert [(each.key, each.value) for each in entries] == [("key 1", 1), ("key 2", 2)]
     assert all(each.event for each in entries)
+
+
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_deletion_that_is_a_dead_letter_is_asked_for_again_after_a_day(
+    given: Given, retried: bool
+) -> None:
+    broken = [True]
+
+    @workflow
+    async def fails() -> None:
+        if broken:
+            raise ValueError("broken")
+
+    def dies(request_id: str) -> None:
+        given.put(DeleteRun(run_id=run_id, request_id=request_id, after=end))
+        given.die(given.local.queue)
+        assert given.take() == 1
+        given.work()
+
+    run_id = given.start(fails)
+    end = given.header(run_id).last_event
+    dies("first")
+    assert given.header(run_id).kept_until == given.clock.now() + 24 * 60 * MINUTE
+    broken.clear()
+    if retried:
+        given.run(given.engine.client.retry(run_id))
+        given.work()
+        dies("second")
+        assert given.header(run_id).kept_until is None
+    given.clock.advance(48 * 60 * MINUTE)
+    given.run(Sweep(given.local.ports).delete_expired(lambda: MINUTE))
+    given.work()
+    assert (given.header(run_id).deleted_at is None) is retried

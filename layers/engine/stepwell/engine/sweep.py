@@ -46,6 +46,8 @@ _ROUNDS = 3
 _RUNS = 500
 #: Runs whose deletion is asked for in one sweep.
 _EXPIRED = 200
+#: After how long a deletion that failed is asked for again.
+_DELETED_AGAIN: Millis = 86_400_000
 #: More than runs, for some may be of runs that are stuck, and these are not woken.
 _HOOKS = 2_000
 #: What is left of the time when nobody else is woken.
@@ -168,8 +170,21 @@ class Sweep:
                 await ask_retry(self._ports, message)
             case InboxPut():
                 await store.put_inbox(entry_of(message))
+            case DeleteRun():
+                await self._have_deleted_again(message)
             case _:  # the others are about rows that were there before them
                 pass
+
+    async def _have_deleted_again(self, message: DeleteRun) -> None:
+        """See to a deletion that was accepted, and failed: as one of a run whose time will be over.
+
+        Not at once, and not each minute: it may fail as often as it is asked for.
+        """
+        header = await self._ports.store.get_header(message.run_id)
+        if header is None or header.deleted_at is not None or header.last_event != message.after:
+            return
+        again = self._ports.clock.now() + _DELETED_AGAIN
+        await self._ports.store.update_header(replace(header, kept_until=again), over=header)
 
     async def _have_others_told(self, run_id: str) -> None:
         """Wake a run that has ended: its children, parent or successor may count on that."""
