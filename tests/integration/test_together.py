@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -178,6 +179,29 @@ def test_the_children_of_a_fork_begin_when_it_does(env: Environment) -> None:
     child = child_of(env, forked)
     assert env.get(child).created_at == env.get(forked).created_at
     assert [wait.since for wait in env.get(forked).waiting] == [env.clock.now()] * 2
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_an_export_holds_what_was_sent_and_not_yet_seen(env: Environment, before: bool) -> None:
+    """Files from before hold the entries alone that an event tells of."""
+    run = started(env, goes_on, 0)
+    env.put_inbox(run, "a", "seen")
+    sent = env.wait_for(env.client.put_inbox(run.id, "large", "x" * 50_000, actor="eve"))
+    text = env.wait_for(env.client.export(run.id))
+    expected = env.wait_for(env.client.list_inbox(run.id))
+    assert sent in expected
+    if before:
+        file = json.loads(text)
+        assert len(file.pop("inbox")) == 2
+        text = json.dumps(file)
+    with Environment() as other:
+        for _ in range(2):
+            other.wait_for(other.client.import_run(text))
+        taken = other.wait_for(other.client.list_inbox(run.id))
+        assert [each.key for each in taken] == (["a"] if before else ["a", "large"])
+        assert before or taken == expected
+        other.resume(at(other, run.id))
+        assert all(each.event for each in other.wait_for(other.client.list_inbox(run.id)))
 
 
 @pytest.mark.parametrize("moved", ["forked", "imported"])

@@ -321,7 +321,7 @@ class Client(InboxCalls, OperatingCalls):
         return event
 
     async def export(self, run_id: str) -> str:
-        """A run as the text of a file: header, history and hooks, with all values in place.
+        """A run as the text of a file: header, history, hooks and inbox, with values in place.
 
         It holds whatever the run held: do not give away what must stay secret. Raises
         `RunNotFound`.

@@ -1,4 +1,4 @@
-"""Runs as files: header, history and hooks of one, with its values in place.
+"""Runs as files: header, history, hooks and inbox of one, with its values in place.
 
 The text is JSON of a version that it names. Taken into a deployment, a run that goes on is paused
 there: whoever looks at a copy does not mean to do its steps a second time.
@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter
 
 from stepwell.core.events import Commit, Event, dump_events, load_events
-from stepwell.core.records import Attention, HookRow, Payload, RunHeader, is_reference
+from stepwell.core.records import Attention, HookRow, InboxRow, Payload, RunHeader, is_reference
 from stepwell.core.state import fold
 from stepwell.engine import map_values
 from stepwell.engine.handing_on import put_recorded
@@ -38,12 +38,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """One run. Files of the first version held no header and no hooks."""
+    """One run. Files of the first version held no header and no hooks, others may hold no inbox."""
 
     run_id: str
     events: tuple[Event, ...]
     header: RunHeader | None = None
     hooks: tuple[HookRow, ...] = ()
+    inbox: tuple[InboxRow, ...] = ()
 
 
 # Compiled on first use: whoever imports this module need not ever read or write an archive.
@@ -57,16 +58,23 @@ def _hooks_type() -> TypeAdapter[tuple[HookRow, ...]]:
     return TypeAdapter(tuple[HookRow, ...])
 
 
+@cache
+def _inbox_type() -> TypeAdapter[tuple[InboxRow, ...]]:
+    return TypeAdapter(tuple[InboxRow, ...])
+
+
 def dump_archive(archive: Archive) -> str:
     """A run as the text of a file, one event to a line."""
     assert archive.header is not None
     header = json.loads(_header_type().dump_json(archive.header, exclude_none=True))
     hooks = json.loads(_hooks_type().dump_json(archive.hooks))
+    inbox = json.loads(_inbox_type().dump_json(archive.inbox, exclude_none=True))
     parts = [
         f'  "format": {FORMAT}',
         f'  "run_id": {json.dumps(archive.run_id)}',
         f'  "header": {json.dumps(header, ensure_ascii=False)}',
         f'  "hooks": {_lines(hooks)}',
+        *([f'  "inbox": {_lines(inbox)}'] if inbox else []),
         f'  "events": {_lines(json.loads(dump_events(archive.events)))}',
     ]
     return "{\n" + ",\n".join(parts) + "\n}\n"
@@ -95,6 +103,7 @@ def load_archive(text: str) -> Archive:
         events=events,
         header=_header_type().validate_python(data.get("header")),
         hooks=_hooks_type().validate_python(data.get("hooks", ())),
+        inbox=_inbox_type().validate_python(data.get("inbox", ())),
     )
 
 
@@ -110,6 +119,7 @@ async def export_run(ports: Ports, values: Values, run_id: str) -> Archive:
         ),
         header=await _with_values(values, header),
         hooks=tuple([await _with_values(values, hook) for hook in rows.hooks]),
+        inbox=tuple([await _with_values(values, entry) for entry in rows.inbox]),
     )
 
 
@@ -140,6 +150,9 @@ async def import_run(ports: Ports, values: Values, archive: Archive) -> None:
         await map_values.stored(own, await _as_stored(own, event), _BLOCK)
         for event in archive.events
     ]
+    for entry in archive.inbox:
+        await ports.store.put_inbox(await _as_stored(own, entry))
+    # Of files that hold no inbox: entries that no event tells of are in none of these.
     await put_recorded(ports, values, archive.run_id, events)
     for number, first in enumerate(range(0, len(events), _COMMIT), 1):
         part = tuple(events[first : first + _COMMIT])
