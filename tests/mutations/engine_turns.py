@@ -478,7 +478,7 @@ EFFECTS = (
     ),
     Mutation(
         id="unnotified-hook-as-its-row-says",
-        module=_PERFORM,
+        module="engine/openings.py",
         was="        event = None if standing is None else hooks.decision_event(self._turn, standing)\n",
         becomes="        event = None if standing is None else hooks.decision_event(self._turn, row)\n",
         protects="a hook that could not be notified is recorded as its row says, answered or not",

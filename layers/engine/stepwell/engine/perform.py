@@ -24,10 +24,9 @@ from stepwell.core.commands import (
     StartMap,
     StartTimer,
 )
-from stepwell.core.decide import unnotified
-from stepwell.core.failure import describe, redact
-from stepwell.core.parts import HookState, StepState
-from stepwell.core.records import HookRow, Millis
+from stepwell.core.failure import describe
+from stepwell.core.parts import StepState
+from stepwell.core.records import Millis
 from stepwell.engine import dispatch, dispatched_maps, hooks
 from stepwell.engine.checkpoints import expire_checkpoint
 from stepwell.engine.children import Children
@@ -35,6 +34,7 @@ from stepwell.engine.endings import Raised
 from stepwell.engine.growth import Growth
 from stepwell.engine.guarding import GuardedEntry
 from stepwell.engine.lanes import Lanes
+from stepwell.engine.openings import Openings, Report
 from stepwell.engine.outcomes import (
     failed_event,
     interrupted_event,
@@ -44,7 +44,7 @@ from stepwell.engine.outcomes import (
 from stepwell.engine.replay import Replay
 from stepwell.engine.step_runner import Broken, Done, EntryOutcome, StepEntry
 from stepwell.engine.turn_context import TurnContext
-from stepwell.errors import Failure, LimitExceeded, PayloadError
+from stepwell.errors import LimitExceeded, PayloadError
 
 #: What part of a turn's time a step may ask for and still be sure to get it in the next turn.
 FRESH = 0.75
@@ -61,7 +61,7 @@ class Performer:
         self._growth = Growth(turn.settings.limits, turn.state, replay.pending)
         self._entry = StepEntry if turn.guards is None else GuardedEntry
         self._entries: dict[str, StepEntry] = {}
-        self._openings: dict[str, asyncio.Task[None]] = {}
+        self._openings = Openings(turn, replay, fraction, self._report, self._place)
         self._children = Children(turn, replay)
         self._ready: list[RunStep] = []
         self._lanes = Lanes()
@@ -83,7 +83,7 @@ class Performer:
         #: When what cannot begin yet can: a heap of time and id. Entries may be stale.
         self._alarms: list[tuple[Millis, str]] = []
         self._leaving: set[asyncio.Task[None]] = set()
-        self._reports: deque[Callable[[], Coroutine[Any, Any, None] | None]] = deque()
+        self._reports: deque[Report] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._look: asyncio.TimerHandle | None = None
 
@@ -149,7 +149,7 @@ class Performer:
             self._begin_map(command)
             return
         elif isinstance(command, OpenHook):
-            begins = self._hook_begins(self._turn.state.hooks.get(command.id))
+            begins = self._openings.begins(command)
         elif not isinstance(command, StartTimer):
             self._place_child(command)
             return
@@ -171,8 +171,7 @@ class Performer:
             if command.map is None or self._lanes.admit(command):
                 self._ready.append(command)
         elif isinstance(command, OpenHook):
-            task = asyncio.get_running_loop().create_task(self._open(command))
-            self._openings[command.id] = task
+            self._openings.begin(command)
 
     def _begin_map(self, command: StartMap) -> None:
         self._lanes.open(command)
@@ -237,12 +236,6 @@ class Performer:
         if known.status == "retrying":
             return known.due
         return 0 if known.status == "suspended" and known.woken else None
-
-    @staticmethod
-    def _hook_begins(known: HookState | None) -> Millis | None:
-        if known is None:
-            return 0
-        return known.notify_due if known.status == "notifying" else None
 
     def _ring(self) -> bool:
         """Act on the earliest alarm if its time has come. Whether it had."""
@@ -372,29 +365,11 @@ class Performer:
             )
         )
 
-    async def _open(self, command: OpenHook) -> None:
-        turn = self._turn
-        try:
-            row = await hooks.put_row(turn, command.id, command.hook, None)
-        except BaseException as error:  # a port failed: the turn ends with it
-            self._report(partial(_raise, error), command.id)
-            return
-        try:
-            if row.status == "PENDING":
-                await hooks.notify(turn, row, command.hook.on_created)
-        except BaseException as error:  # the author's function may raise anything
-            self._report(partial(self._notify_failed, command, row, error), command.id)
-            return
-        self._report(partial(self._opened, row), command.id)
-
-    def _report(self, report: Callable[[], Coroutine[Any, Any, None] | None], opening: str) -> None:
-        if self._openings.pop(opening, None) is None:
-            return  # withdrawn: what it left is closed when the turn settles
-        self._reports.append(report)
-        self._wake()
-
     def _report_entry(self, entry: StepEntry, outcome: EntryOutcome) -> None:
-        self._reports.append(partial(self._entry_ended, entry, outcome))
+        self._report(partial(self._entry_ended, entry, outcome))
+
+    def _report(self, report: Report) -> None:
+        self._reports.append(report)
         self._wake()
 
     def _wake(self) -> None:
@@ -490,50 +465,6 @@ class Performer:
         hook_ids = hooks.open_hooks_of(self._turn, event.step)
         return hooks.close_all(self._turn, hook_ids) if hook_ids else None
 
-    def _opened(self, row: HookRow) -> None:
-        if row.status == "PENDING":
-            self._turn.journal.record(hooks.opened(self._turn, row))
-            return
-        event = hooks.decision_event(self._turn, row)
-        if event is not None:
-            self._record(event)
-
-    def _notify_failed(
-        self, command: OpenHook, row: HookRow, error: BaseException
-    ) -> Coroutine[Any, Any, None] | None:
-        known = self._turn.state.hooks.get(command.id)
-        attempt = 1 if known is None else known.notify_attempts + 1
-        now = self._turn.journal.now()
-        policy = self._turn.settings.notify_retry
-        due = policy.decide(error, attempt, fraction=self._fraction(), now=now)
-        if due is None:
-            return self._notify_failed_for_good(row, error)
-        self._turn.journal.record(
-            e.HookNotifyFailed(
-                at=now,
-                hook=command.id,
-                name=row.name,
-                attempt=attempt,
-                error=self._failure(row, error),
-                due=due,
-            )
-        )
-        self._place(command)
-        return None
-
-    def _failure(self, row: HookRow, error: BaseException) -> Failure:
-        return redact(describe(error), [hooks.token_of(self._turn, row)])
-
-    async def _notify_failed_for_good(self, row: HookRow, error: BaseException) -> None:
-        # The row first: from here on nobody can answer what nobody was told of. It carries the
-        # failure, so that a turn that finds it after a crash records the same.
-        decision = unnotified(self._failure(row, error), self._turn.journal.now())
-        store = self._turn.ports.store
-        standing = await store.decide_hook(self._turn.run_id, row.hook_id, decision)
-        event = None if standing is None else hooks.decision_event(self._turn, standing)
-        if event is not None:
-            self._record(event)
-
     def _record(self, event: e.Event) -> None:
         self._turn.journal.record(event)
         self._replay.feed(event)
@@ -549,9 +480,8 @@ class Performer:
             entry = self._entries.pop(command.id, None)
             if entry is not None:
                 self._leave(entry)
-            opening = self._openings.pop(command.id, None)
+            opening = self._openings.withdraw(command.id)
             if opening is not None:
-                opening.cancel()
                 self._leaving.add(opening)
         self._replay.withdrawn.clear()
 
@@ -565,16 +495,9 @@ class Performer:
         for entry in self._entries.values():
             self._leave(entry)
         self._entries.clear()
-        for task in self._openings.values():
-            task.cancel()
-            self._leaving.add(task)
-        self._openings.clear()
+        self._leaving.update(self._openings.stop())
         if self._look is not None:
             self._look.cancel()
         if self._leaving:
             grace = self._turn.settings.step_grace / 1000
             await asyncio.wait(self._leaving, timeout=grace)
-
-
-def _raise(error: BaseException) -> None:
-    raise error
