@@ -32,6 +32,7 @@ async def asks_elsewhere(questions: list[str]) -> list[str]:
         # What comes last has its run look, and find nothing new.
         (["well?", ""], [True, True, True, False, False]),
     ],
+    ids=["one", "one that asks", "two"],
 )
 def test_a_map_goes_on_while_there_is_work_or_news(
     questions: list[str], expected: list[bool]

@@ -287,8 +287,9 @@ def test_a_run_that_is_not_there_is_said_not_to_be(tmp_path: Path, run_id: Any) 
         adding.resume(run_id, journal_dir=tmp_path)
     assert not (tmp_path / "stepwell.db").exists(), "nothing is made of it"
     adding.run(1, journal_dir=tmp_path)
-    with pytest.raises(RunNotFound):
+    with pytest.raises(RunNotFound) as raised:
         adding.resume(run_id, journal_dir=tmp_path)
+    assert raised.value.__context__ is None, "nothing else is shown with it"
 
 
 def test_a_run_of_another_workflow_is_refused(tmp_path: Path) -> None:
@@ -479,7 +480,10 @@ def test_a_program_is_a_guard(tmp_path: Path) -> None:
     run = by_program.run(journal_dir=tmp_path, prepare_step=failing)
     assert run.error is not None
     assert run.error.kind == "hook"
-    assert "cannot be run" in run.error.message
+    told = run.error.message
+    assert told.startswith("guard 'CommandHook' failed: ")
+    assert "cannot be run" in told
+    assert told.count(str(tmp_path / "absent")) == 2  # what was asked for, and what is not there
     assert RAN == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _MAPS = "tests/integration/test_maps.py::"
+_GOES_ON = "tests/integration/test_maps_that_go_on.py::"
 _TICKETS = "tests/integration/test_tickets.py::"
 _CRASHES = "tests/integration/test_map_crashes.py::"
 _OUTLIVES = f"{_CRASHES}test_what_an_item_comes_to_after_its_run_was_deleted_is_deleted"
@@ -349,5 +350,25 @@ MUTATIONS = (
         becomes="            pass\n",
         protects="the step of a ticket that was cancelled goes on no more",
         killed_by=(f"{_TICKETS}test_a_cancelled_ticket_cancels_its_step",),
+    ),
+    *(
+        Mutation(
+            id=f"map-goes-on-{what}",
+            module="engine/progress.py",
+            was=was,
+            becomes=becomes,
+            protects="who looks on does not leave a run that goes on by itself",
+            killed_by=(f"{_GOES_ON}test_a_map_goes_on_while_there_is_work_or_news[{case}]",),
+        )
+        for what, was, becomes, case in (
+            ("with-work", "if top is None or not top.through:", "if False:", "two"),
+            (
+                "with-what-was-handed-over",
+                "if sum(len(row.handed) for row in rows) > taken_over:",
+                "if False:",
+                "one that asks",
+            ),
+            ("with-its-end", "return verdict is not None", "return False", "one"),
+        )
     ),
 )

@@ -123,6 +123,8 @@ def test_one_run_goes_to_stdout_or_to_a_file(here: Path, cli: Run) -> None:
     assert json.loads(out)["format"] == 2
     assert cli("history", "export", run, "-o", "deep/one.json", "--db", "a.db")[0] == 0
     assert (here / "deep" / "one.json").read_text() == out
+    assert cli("history", "export", run, "-o", "folder/", "--db", "a.db")[0] == 0
+    assert (here / "folder" / f"{run}.json").read_text() == out
 
 
 @pytest.mark.parametrize(
@@ -214,4 +216,4 @@ def test_files_that_are_none_are_told_and_the_others_replayed(here: Path, cli: R
     assert code == 1
     assert out.count("UNREADABLE") == 4
     assert out.count(": fits shop.order") == 2
-    assert "6 runs replayed, 4 of them do not fit" in err
+    assert "6 runs replayed: 4 of them do not fit" in err

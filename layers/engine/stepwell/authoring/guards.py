@@ -115,6 +115,11 @@ def is_local(name: str) -> bool:
     return name.startswith(_LOCAL)
 
 
+def shown_name(name: str) -> str:
+    """A guard's name as its author knows it."""
+    return name.removeprefix(_LOCAL).partition("#")[0] if is_local(name) else name
+
+
 def forget(guards: Guards | None) -> None:
     """Let go of the functions behind names of this process."""
     if guards is not None:
@@ -136,13 +141,14 @@ def _name(guard: GuardFunction, nonce: str | None, place: int) -> str:
         return guard.definition.name
     if not callable(guard) or isinstance(guard, type):
         raise TypeError(f"a guard is a function of the payload, not {guard!r}")
-    shown = str(getattr(guard, "__qualname__", None) or guard)
     if nonce is None:
+        shown = getattr(guard, "__qualname__", None) or guard
         raise UsageError(
             f"guard {shown}: only this process knows it, and another one may go on with the run; "
             "declare it with @step_guard"
         )
-    name = f"{_LOCAL}{shown}#{nonce}-{place}"
+    named = getattr(guard, "__qualname__", None) or type(guard).__name__
+    name = f"{_LOCAL}{named}#{nonce}-{place}"
     _functions[name] = GuardDefinition(name=name, function=guard)
     return name
 

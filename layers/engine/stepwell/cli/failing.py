@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import traceback
 from collections.abc import Iterator
 from enum import IntEnum
+from pathlib import Path
 
 from stepwell.engine.ports import ItemTooLarge
 from stepwell.errors import (
@@ -84,6 +86,9 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
     ((ResultTimeout,), ExitCode.TIMED_OUT),
 )
 
+#: Files between a command and the module that it imports.
+_IMPORTING = (importlib.__file__, str(Path(__file__).with_name("load.py")))
+
 _EXPECTED = (StepwellError, OSError)
 
 #: Errors of botocore, by name since it may not be installed: it has no credentials that it can use.
@@ -142,11 +147,23 @@ def show(error: Exception, *, as_json: bool) -> None:
         show_json(type(error).__name__, message)
         return
     if isinstance(error, ImportFailed) and error.__cause__ is not None:
-        traceback.print_exception(error.__cause__)
+        _print_of_user(error.__cause__)
     elif not isinstance(error, _EXPECTED) and not _is_of_aws(error):
         # Nothing that a user can do causes this: what helps is where it comes from.
         traceback.print_exception(error)
     print(f"Error: {message}", file=sys.stderr)
+
+
+def _print_of_user(error: BaseException) -> None:
+    """Show an error of a module that was imported, from its own first line on."""
+    frame = error.__traceback__
+    while frame is not None and _is_import(frame.tb_frame.f_code.co_filename):
+        frame = frame.tb_next
+    traceback.print_exception(type(error), error, frame)
+
+
+def _is_import(file: str) -> bool:
+    return file.startswith("<frozen importlib") or file in _IMPORTING
 
 
 def _told(error: Exception) -> str:

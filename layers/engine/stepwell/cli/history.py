@@ -26,12 +26,13 @@ def export(
     *,
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of runs.")],
     to: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--output",
             "-o",
             metavar="PATH",
-            help="A file, or for several runs a folder. Without it, one run goes to stdout.",
+            help="A file, or a folder: for several runs, or with / at its end. Without it, one run "
+            "goes to stdout.",
             show_default=False,
         ),
     ] = None,
@@ -41,13 +42,13 @@ def export(
     out = Output(as_json=as_json)
     if to is None and (len(runs) > 1 or as_json):
         raise BadInput("name a folder for several runs, or a file, with --output")
-    many = to is not None and (len(runs) > 1 or to.is_dir())
     with target.open_existing() as opened:
         texts = {run: asyncio.run(opened.client.export(run)) for run in runs}
     if to is None:
         out.line(texts[runs[0]].rstrip("\n"))
         return
-    written = {run: to / f"{run}.json" if many else to for run in texts}
+    folder = len(runs) > 1 or to.endswith("/") or Path(to).is_dir()
+    written = {run: Path(to, f"{run}.json") if folder else Path(to) for run in texts}
     for run, path in written.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(texts[run], encoding="utf-8")

@@ -6,6 +6,8 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,9 @@ from typing import Any
 from stepwell.authoring.decorators import Workflow
 from stepwell.cli.failing import BadInput, ImportFailed
 from stepwell.errors import PayloadError
+
+#: What is meant as a text, if it is no JSON.
+_WORD = re.compile(r"[^\W\d][\w .:/@-]{0,60}")
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -106,9 +111,17 @@ def read_json(given: str, option: str) -> Json:
     except json.JSONDecodeError as error:
         raise BadInput(
             f"{source} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+            f"{_in_quotes(text)}"
         ) from None
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{source} is not JSON: {error}") from None
+
+
+def _in_quotes(text: str) -> str:
+    """What to write for a text whose quotes were left out, or were taken away by the shell."""
+    if not _WORD.fullmatch(text):
+        return ""
+    return f"; a text has quotes of its own: {shlex.quote(json.dumps(text, ensure_ascii=False))}"
 
 
 def _refuse_constant(name: str) -> Any:

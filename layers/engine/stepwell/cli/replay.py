@@ -60,7 +60,8 @@ def replay(
         for file, each in checked.items():
             _show(out, file, each)
     unfit = sum(not each.fits for each in checked.values())
-    talk(f"{count(len(checked), 'run')} replayed, {unfit} of them do not fit")
+    told = f"{unfit} of them {'does' if unfit == 1 else 'do'} not fit" if unfit else "all fit"
+    talk(f"{count(len(checked), 'run')} replayed: {told}")
     if unfit:
         raise typer.Exit(ExitCode.FAILURE)
 

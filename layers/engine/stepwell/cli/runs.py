@@ -146,8 +146,26 @@ def show(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
     with target.open_existing() as opened:
         header = asyncio.run(_with_progress(opened.client, run))
     show_run(out, header)
-    if not as_json and any(wait.kind == "hook" for wait in header.waiting):
-        talk(f"its open hooks: stepwell hooks list --run {run}{target.flag}")
+    if not as_json:
+        for hint in _hints(header, target):
+            talk(hint)
+
+
+def _hints(header: RunHeader, target: Target) -> Iterator[str]:
+    """What can be done about a run that waits for somebody."""
+    run, kinds = f"{header.run_id}{target.flag}", {wait.kind for wait in header.waiting}
+    note = None if header.attention is None else header.attention.kind
+    if note == "BLOCKED":
+        yield f"once code that fits is there: stepwell runs wake {run}"
+    elif note == "STUCK":
+        yield f"once its cause is mended: stepwell runs wake {run}"
+    elif note == "PAUSED":
+        yield f"it goes on with: stepwell runs resume {run}"
+    if "hook" in kinds:
+        yield f"its open hooks: stepwell hooks list --run {run}"
+    if "input" in kinds:
+        put = f"stepwell runs inbox put {header.run_id} KEY --value JSON{target.flag}"
+        yield f"give it input: {put}"
 
 
 async def _with_progress(client: Client, run: str) -> RunHeader:

@@ -116,6 +116,9 @@ class File:
     @contextmanager
     def open_existing(self) -> Iterator[Opened]:
         """The engine on the file. Raises `NotFound` if it is not there, and makes none."""
+        inside = self.path / Path(DEFAULT_DB).name
+        if inside.is_file():
+            raise NotFound(f"{str(self.path)!r} is a folder: name the file in it, {str(inside)!r}")
         if not self.path.is_file():
             raise NotFound(
                 f"no file {str(self.path)!r}: name one with --db or ${DB_VARIABLE}, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stepwell.authoring.guards import is_local, local_guard
+from stepwell.authoring.guards import is_local, local_guard, shown_name
 from stepwell.core.definitions import GuardDefinition
 from stepwell.core.records import Guards
 from stepwell.errors import StepwellError
@@ -21,7 +21,7 @@ class UnknownGuard(StepwellError):
             if is_local(name)
             else "import the module that declares it, or resume the run with other guards"
         )
-        super().__init__(f"guard {name!r} is not known here: {advice}")
+        super().__init__(f"guard {shown_name(name)!r} is not known here: {advice}")
         self.name = name
 
 

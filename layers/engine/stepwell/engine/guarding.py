@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stepwell.authoring.guards import answered
+from stepwell.authoring.guards import answered, shown_name
 from stepwell.authoring.suspension import suspension_in
 from stepwell.core.definitions import GuardDefinition
 from stepwell.core.failure import describe
@@ -108,7 +108,9 @@ class GuardedEntry(StepEntry):
             if power == "replace":
                 done = await self._replaced(guard, answer["result"], done)
             elif power != "observe":
-                raise _refusal(f"guard {guard.name!r}: after a step there is no power to {power}")
+                raise _refusal(
+                    f"guard {shown_name(guard.name)!r}: after a step there is no power to {power}"
+                )
         return done
 
     def _payload(self, kind: str, **more: Any) -> str:
@@ -135,11 +137,13 @@ class GuardedEntry(StepEntry):
         except BaseException as error:  # the author's function may raise anything
             if self._is_told_to_end(error):
                 raise
-            raise _refusal(f"guard {guard.name!r} failed: {describe(error)}", error) from None
+            raise _refusal(
+                f"guard {shown_name(guard.name)!r} failed: {describe(error)}", error
+            ) from None
         try:
             power, told = answered(answer)
         except ValueError as error:
-            raise _refusal(f"guard {guard.name!r}: {error}", error) from None
+            raise _refusal(f"guard {shown_name(guard.name)!r}: {error}", error) from None
         self._check_open()
         if power == "block":
             raise _refusal(str(told["reason"]))
@@ -170,7 +174,7 @@ class GuardedEntry(StepEntry):
                 raise TypeError("args is a list, kwargs an object")
             read = self.command.step.arguments.from_plain(args, kwargs)
         except Exception as error:
-            reason = f"guard {guard.name!r}: its arguments do not fit: {error}"
+            reason = f"guard {shown_name(guard.name)!r}: its arguments do not fit: {error}"
             raise _refusal(reason, error) from None
         self.command = self.command._replace(args=read[0], kwargs=read[1], text=None)
 
@@ -193,7 +197,7 @@ class GuardedEntry(StepEntry):
         try:
             check_note("the reason of a suspension", reason)
         except StepwellError as error:
-            raise _refusal(f"guard {guard.name!r}: {error}", error) from None
+            raise _refusal(f"guard {shown_name(guard.name)!r}: {error}", error) from None
         self.suspend(reason)
 
 

@@ -21,8 +21,9 @@ _Line = tuple[int, str]
 
 
 def report(run_id: str, commit: e.Commit) -> None:
-    """Log what is worth it of a commit that stands."""
-    for event in commit.events:
+    """Log what is worth it of a commit that stands. What a fork copies is no news."""
+    copied = max((n for n, each in enumerate(commit.events) if each.type == "RunForked"), default=0)
+    for event in commit.events[copied:]:
         tell = _TELL.get(event.type)
         if tell is not None:
             level, line = tell(event)
