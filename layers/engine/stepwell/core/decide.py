@@ -57,6 +57,7 @@ def first_event(header: RunHeader) -> e.RunStarted:
         seed=header.seed,
         context=header.context,
         guards=header.guards,
+        stream_run=header.stream_run,
     )
 
 

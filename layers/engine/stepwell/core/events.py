@@ -17,7 +17,35 @@ from pydantic import Field, TypeAdapter
 
 from stepwell.core.fan_out import OnError
 from stepwell.core.records import ChildEnding, Guards, Millis, OnParentClose, Payload
+from stepwell.core.stream_events import (
+    ChildWaits,
+    InboxPolled,
+    SignalDiscarded,
+    SignalEmitted,
+    SignalHandled,
+    SignalParked,
+    SignalRedriven,
+    SignalRetryScheduled,
+    SignalsHeld,
+    SignalTaken,
+    StreamEvent,
+    SubscriptionSnapshot,
+)
 from stepwell.errors import Failure
+
+__all__ = [
+    "ChildWaits",
+    "InboxPolled",
+    "SignalDiscarded",
+    "SignalEmitted",
+    "SignalHandled",
+    "SignalParked",
+    "SignalRedriven",
+    "SignalRetryScheduled",
+    "SignalTaken",
+    "SignalsHeld",
+    "SubscriptionSnapshot",
+]
 
 #: What ended a step's last attempt: an error of its body, its timeout, the death of its process, or
 #: a guard that did not let it pass.
@@ -26,7 +54,10 @@ FailureReason = Literal["error", "timeout", "interrupted", "guard"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """The first event of every run; derived from the header."""
+    """The first event of every run; derived from the header.
+
+    `stream_run` is the stream run that it is about, for a stream workflow and its subscriptions.
+    """
 
     at: Millis
     workflow: str
@@ -35,6 +66,7 @@ class RunStarted:
     seed: str
     context: Payload | None = None
     guards: Guards | None = None
+    stream_run: str | None = None
     type: Literal["RunStarted"] = "RunStarted"
 
 
@@ -363,6 +395,7 @@ class ChildStarted:
     version: str
     input: Payload
     on_parent_close: OnParentClose | None = None
+    stream_run: str | None = None
     type: Literal["ChildStarted"] = "ChildStarted"
 
 
@@ -527,6 +560,7 @@ Event = (
     | StepSuperseded
     | RunForked
     | RunContinued
+    | StreamEvent
 )
 
 

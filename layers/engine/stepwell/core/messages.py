@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from stepwell.core.records import Fork, GuardChange, Guards, Millis, Parent, Payload
+from stepwell.core.signals import SentSignal, StreamKey
 
 
 class _Message(BaseModel):
@@ -38,6 +39,7 @@ class StartRun(_Message):
     guards: Guards | None = None
     parent: Parent | None = None
     continued_from: str | None = None
+    stream_run: str | None = None
 
 
 class HookDecided(_Message):
@@ -96,6 +98,33 @@ class ChildReported(_Message):
     child: str
     child_run: str
     last_event: int
+
+
+class ChildNoted(_Message):
+    """A child says what it waits for, as of its event `order`; None: nothing in particular."""
+
+    type: Literal["child_noted"] = "child_noted"
+    child: str
+    child_run: str
+    order: int
+    reason: str | None = None
+
+
+class SignalsArrived(_Message):
+    """Signals of its stream run up to number `until` are there for a subscription to look at."""
+
+    type: Literal["signals"] = "signals"
+    until: int
+
+
+class MendSignal(_Message):
+    """A parked signal of a subscription is to be handled again, or given up."""
+
+    type: Literal["mend_signal"] = "mend_signal"
+    request_id: str
+    sequence: int
+    action: Literal["redrive", "discard"]
+    actor: str | None = None
 
 
 class MapReported(_Message):
@@ -172,6 +201,9 @@ Message = (
     | InboxPut
     | LookAgain
     | ChildReported
+    | ChildNoted
+    | SignalsArrived
+    | MendSignal
     | CancelRun
     | ResumeRun
     | RetryRun
@@ -234,6 +266,54 @@ StepMessage = StepAttempt | MapItem
 _STEP_MESSAGE: TypeAdapter[StepMessage] = TypeAdapter(
     Annotated[StepMessage, Field(discriminator="type")]
 )
+
+
+class SignalSent(BaseModel):
+    """A signal on its way to its stream run, for the signal queue. No message of a run.
+
+    The group is the stream run; its consumer numbers signals in the order in which they come out.
+    One that comes twice under one `signal_id` is one signal. `metadata` is a JSON object.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    type: Literal["signal"] = "signal"
+    stream: str
+    stream_run: str
+    signal_id: str
+    signal_type: str
+    payload: Payload
+    published_at: Millis
+    metadata: Payload | None = None
+    source_run_id: str | None = None
+    due: Millis | None = None
+
+    @property
+    def key(self) -> StreamKey:
+        """The stream run that it is for."""
+        return StreamKey(self.stream, self.stream_run)
+
+    @property
+    def signal(self) -> SentSignal:
+        """The signal that it carries."""
+        return SentSignal(
+            signal_id=self.signal_id,
+            type=self.signal_type,
+            payload=self.payload,
+            published_at=self.published_at,
+            metadata=self.metadata,
+            source_run_id=self.source_run_id,
+        )
+
+
+def dump_signal(signal: SignalSent) -> str:
+    """A signal as the body of a queue message."""
+    return signal.model_dump_json(exclude_none=True)
+
+
+def load_signal(body: str | bytes) -> SignalSent:
+    """The signal in a body of the signal queue. Raises `pydantic.ValidationError`."""
+    return SignalSent.model_validate_json(body)
 
 
 def load_attempt(body: str | bytes) -> StepMessage:

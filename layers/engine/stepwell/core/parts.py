@@ -115,7 +115,9 @@ class MapState:
 class ChildState:
     """One child. `order` is the number of its `ChildStarted`, 0 if it was never started.
 
-    `run_id` is the run that was started, `ending` how it ended, None while it is open.
+    `run_id` is the run that was started, `ending` how it ended, None while it is open. `stream_run`
+    is the stream run that it is to be. `waits_for` is what it said last that it waits for, with its
+    event `told`.
     """
 
     id: str
@@ -130,6 +132,9 @@ class ChildState:
     on_parent_close: OnParentClose = "cancel"
     reason: str | None = None
     ending: ChildEnding | None = None
+    stream_run: str | None = None
+    told: int = 0
+    waits_for: str | None = None
 
     @property
     def open(self) -> bool:

@@ -180,6 +180,20 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """How a subscription stands, for those who read its header; see `core.subscription`."""
+
+    step: str
+    status: str
+    cursor: int
+    handled: int = 0
+    parked: int = 0
+    discarded: int = 0
+    blocked_by: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
     """The run at a glance. `last_event` guards it: it is never written back to a lower number.
 
@@ -189,7 +203,9 @@ class RunHeader:
     is a message. `attributes` is a JSON object of what the workflow has set, `context` the run's
     context as it was started with. `retry` is a retry that the log does not know of yet. `guards`
     are those that the run was started with; the log tells of others. `continued_to` is the run that
-    goes on in place of this one, `continued_from` the one that this one goes on for. An ended run
+    goes on in place of this one, `continued_from` the one that this one goes on for. `stream_run` is
+    the stream run that it owns or, where `subscription` says how that stands, subscribes to;
+    `snapshot` is the number of the event from which its log is read. An ended run
     is kept until `kept_until`, for ever where that is None. Of a deleted run, `deleted_at` says so,
     and nothing is left but who it was, for as long.
     """
@@ -221,6 +237,9 @@ class RunHeader:
     parent: Parent | None = None
     continued_from: str | None = None
     continued_to: str | None = None
+    stream_run: str | None = None
+    snapshot: int = 0
+    subscription: Glance | None = None
 
     @property
     def paused(self) -> bool:
@@ -401,6 +420,7 @@ def tombstone(header: RunHeader, at: Millis) -> RunHeader:
         parent=header.parent,
         continued_to=header.continued_to,
         continued_from=header.continued_from,
+        stream_run=header.stream_run,
         deleted_at=at,
         kept_until=None if followed else at + REMEMBERED,
     )

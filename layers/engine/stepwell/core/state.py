@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 
 from stepwell.core import events as e
+from stepwell.core import stream_state
 from stepwell.core.attributes import NOTHING, read_attributes
 from stepwell.core.lifecycle import CHILD, HOOK, MAP, RUN, STEP, TIMER, CorruptHistory, follow
 from stepwell.core.lives import Lives
 from stepwell.core.parts import Alarm, ChildState, HookState, MapState, StepState, TimerState
 from stepwell.core.records import Guards, Millis, Payload, Wait
+from stepwell.core.subscription import Subscription
 from stepwell.core.volume import volume
 from stepwell.errors import Failure
 
@@ -25,7 +27,9 @@ class RunState:
     `patches` holds the ids of patches that were marked, `attributes` the JSON of each attribute.
     `lives` is about runs that were retried or forked. `inbox` holds the latest value of each key,
     `entries` the ids of all entries; `requests` the ids of the requests to look again that were
-    recorded. `suspended` is the event with which the workflow suspended itself and that nothing has
+    recorded. `emits` are the signals that were emitted, by id, `polls` the looks at waiting ones. Of
+    a subscription, `subscription` is what it has come to, and `snapshot` the number of the event
+    from which its log may be read, 0 for its first. `suspended` is the event with which the workflow suspended itself and that nothing has
     followed that lets it begin again; `epoch` the number of the last event that did, 0 if none.
     """
 
@@ -35,6 +39,7 @@ class RunState:
         "cancel",
         "children",
         "continued",
+        "emits",
         "entries",
         "epoch",
         "error",
@@ -45,18 +50,21 @@ class RunState:
         "lives",
         "maps",
         "patches",
+        "polls",
         "requests",
         "result",
+        "snapshot",
         "started",
         "status",
         "steps",
+        "subscription",
         "suspended",
         "timers",
         "volume",
     )
 
-    def __init__(self) -> None:
-        self.last = 0
+    def __init__(self, last: int = 0) -> None:
+        self.last = last
         self.volume = 0
         self.at: Millis = 0
         self.status: str | None = None
@@ -77,6 +85,10 @@ class RunState:
         self.epoch = 0
         self.children: dict[str, ChildState] = {}
         self.continued: e.RunContinued | None = None
+        self.emits: dict[str, e.SignalEmitted] = {}
+        self.polls: set[str] = set()
+        self.subscription: Subscription | None = None
+        self.snapshot = 0
         self.result: Payload | None = None
         self.error: Failure | None = None
 
@@ -132,9 +144,11 @@ class RunState:
             if m.status == "started"
         ]
         found += [
-            Wait(kind="child", id=c.id, name=c.name, since=c.since) for c in self.open_children()
+            Wait(kind="child", id=c.id, name=c.name, since=c.since, reason=c.waits_for)
+            for c in self.open_children()
         ]
         found += self._inputs()
+        found += self._signals()
         return tuple(sorted(found, key=lambda wait: (wait.since, wait.id)))
 
     def outcomes(self, map: MapState) -> tuple[int, int]:
@@ -151,6 +165,27 @@ class RunState:
             at, reason = self.suspended.at, self.suspended.reason
             name = "" if self.started is None else self.started.workflow
             yield Wait(kind="input", id=name, name=name, since=at, reason=reason)
+
+    def _signals(self) -> Iterator[Wait]:
+        """What a subscription waits for beyond what its code asks for."""
+        known = self.subscription
+        if known is None or known.ended:
+            return
+        current = known.current
+        if current is None:
+            blocked = known.blocked_by
+            reason = known.reason if blocked is None else f"signal {blocked.sequence} is parked"
+            yield Wait(
+                kind="signal", id=known.step, name=known.stream, since=self.at, reason=reason
+            )
+        elif current.due is not None:
+            yield Wait(
+                kind="retry",
+                id=handling_id(current.sequence),
+                name=known.step,
+                since=self.at,
+                until=current.due,
+            )
 
     @property
     def wants_input(self) -> bool:
@@ -181,6 +216,9 @@ class RunState:
         for step in self.steps.values():
             if step.due is not None:
                 yield Alarm(step.due, step.id, self.lives.retried + step.attempts)
+        current = None if self.subscription is None else self.subscription.current
+        if current is not None and current.due is not None:
+            yield Alarm(current.due, handling_id(current.sequence), current.number)
 
     def next_alarm(self, after: Millis | None = None) -> Alarm | None:
         """The earliest one. A run needs no other: the turn that it wakes sees to the next.
@@ -200,15 +238,56 @@ class RunState:
         self.volume += volume(event)
         self.at = max(self.at, event.at)
 
+    def do_again(self, again: Iterable[str], at: Millis) -> None:
+        """Begin anew, at a time, with what succeeded: forget what is to be done `again`, and all
+        that had not come to an end."""
+        lives, number, redo = self.lives, self.last + 1, set(again)
+        for step in list(self.steps.values()):
+            if step.id in redo or step.status not in ("completed", "failed"):
+                del self.steps[step.id]
+                redo.add(step.id)
+        for timer in list(self.timers.values()):
+            if timer.id in redo or timer.status != "fired":
+                if timer.status == "fired":
+                    lives.restarted[timer.id] = at
+                del self.timers[timer.id]
+                redo.add(timer.id)
+        for each in list(self.maps.values()):
+            # Others start anew, with what their items have left.
+            if each.id in redo or not each.told:
+                del self.maps[each.id]
+                redo.add(each.id)
+                redo.update(_forget_items(self, each))
+        for hook in self.hooks.values():
+            if _is_asked_again(hook, redo):
+                lives.open_again(hook.id, hook.step)
+                redo.add(hook.id)
+        for child in list(self.children.values()):
+            # One that was open was cancelled when the run ended, unless it was abandoned.
+            if child.id in redo or (child.open and child.on_parent_close == "cancel"):
+                del self.children[child.id]
+                lives.start_again(child.id)
+                redo.add(child.id)
+        kept = {*self.steps, *self.maps, *self.timers, *self.hooks, *self.children}
+        lives.begin(number, redo, kept, (self.at, at))
+
     def _begins_with(self, event: e.Event) -> bool:
         if self.status is None:
-            return event.type == "RunStarted"
+            return event.type in ("RunStarted", "SubscriptionSnapshot")
         return event.type in ("RunRetried", "RunDeleted")
 
 
-def fold(events: Iterable[e.Event]) -> RunState:
-    """The state after these events, from the beginning."""
-    state = RunState()
+def handling_id(sequence: int) -> str:
+    """The scope in which the code counts that handles a signal, and what its retry waits under."""
+    return f"s{sequence}"
+
+
+def fold(events: Iterable[e.Event], before: int = 0) -> RunState:
+    """The state after these events: from the beginning, or from a snapshot on.
+
+    `before` is how many events lie before the first of them.
+    """
+    state = RunState(before)
     for event in events:
         state.apply(event)
     return state
@@ -218,6 +297,8 @@ def _run_started(state: RunState, event: e.RunStarted) -> None:
     state.status = follow(RUN, state.status, event.type, "the run")
     state.started = event
     state.guards = event.guards
+    if event.stream_run is not None:
+        stream_state.begin(state, event)
 
 
 def _run_completed(state: RunState, event: e.RunCompleted) -> None:
@@ -239,35 +320,7 @@ def _run_cancelled(state: RunState, event: e.RunCancelled) -> None:
 def _run_retried(state: RunState, event: e.RunRetried) -> None:
     state.status = follow(RUN, state.status, event.type, "the run")
     state.cancel = state.error = state.suspended = None
-    lives, number, redo = state.lives, state.last + 1, set(state.lives.redo)
-    for step in list(state.steps.values()):
-        if step.id in redo or step.status not in ("completed", "failed"):
-            del state.steps[step.id]
-            redo.add(step.id)
-    for timer in list(state.timers.values()):
-        if timer.id in redo or timer.status != "fired":
-            if timer.status == "fired":
-                lives.restarted[timer.id] = event.at
-            del state.timers[timer.id]
-            redo.add(timer.id)
-    for each in list(state.maps.values()):
-        # Others start anew, with what their items have left.
-        if each.id in redo or not each.told:
-            del state.maps[each.id]
-            redo.add(each.id)
-            redo.update(_forget_items(state, each))
-    for hook in state.hooks.values():
-        if _is_asked_again(hook, redo):
-            lives.open_again(hook.id, hook.step)
-            redo.add(hook.id)
-    for child in list(state.children.values()):
-        # One that was open was cancelled when the run ended, unless it was abandoned.
-        if child.id in redo or (child.open and child.on_parent_close == "cancel"):
-            del state.children[child.id]
-            lives.start_again(child.id)
-            redo.add(child.id)
-    kept = {*state.steps, *state.maps, *state.timers, *state.hooks, *state.children}
-    lives.begin(number, redo, kept, (state.at, event.at))
+    state.do_again(state.lives.redo, event.at)
 
 
 def _forget_items(state: RunState, known: MapState) -> list[str]:
@@ -340,6 +393,7 @@ def _child_started(state: RunState, event: e.ChildStarted) -> None:
     child.version = event.version
     child.input = event.input
     child.on_parent_close = event.on_parent_close or "cancel"
+    child.stream_run = event.stream_run
 
 
 def _child_cancel_requested(state: RunState, event: e.ChildCancelRequested) -> None:
@@ -569,4 +623,15 @@ _APPLY: dict[str, Callable[..., None]] = {
     "ChildCancelRequested": _child_cancel_requested,
     "ChildEnded": _child_ended,
     "RunContinued": _run_continued,
+    "SignalEmitted": stream_state.signal_emitted,
+    "SignalTaken": stream_state.signal_taken,
+    "SignalHandled": stream_state.signal_handled,
+    "SignalRetryScheduled": stream_state.signal_retry_scheduled,
+    "SignalParked": stream_state.signal_parked,
+    "SignalsHeld": stream_state.signals_held,
+    "SignalRedriven": stream_state.signal_redriven,
+    "SignalDiscarded": stream_state.signal_discarded,
+    "InboxPolled": stream_state.inbox_polled,
+    "SubscriptionSnapshot": stream_state.snapshot_taken,
+    "ChildWaits": stream_state.child_waits,
 }

@@ -43,7 +43,7 @@ def _fields(record: e.Event | Failure | Guards) -> int:
         elif isinstance(value, Failure | Guards):
             size += _FRAME - 1 + _fields(value)
         elif isinstance(value, tuple):
-            size += 1 + sum(_QUOTES + 1 + _written(each) for each in value) + (not value)
+            size += 1 + sum(_QUOTES + 1 + _written(str(each)) for each in value) + (not value)
         else:
             size += len(str(value))
     return size

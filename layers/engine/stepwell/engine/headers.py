@@ -27,6 +27,7 @@ def header_of(message: StartRun) -> RunHeader:
         guards=message.guards,
         parent=message.parent,
         continued_from=message.continued_from,
+        stream_run=message.stream_run,
     )
 
 

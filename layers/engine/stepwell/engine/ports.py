@@ -28,6 +28,7 @@ from stepwell.core.records import (
     StepRow,
 )
 from stepwell.engine.map_ports import Maps
+from stepwell.engine.stream_ports import SignalQueue, SignalTimers, Streams
 from stepwell.errors import StepwellError
 
 T = TypeVar("T")
@@ -73,7 +74,11 @@ class Store(Protocol):
     """The table. Reads are strongly consistent, but for those that may lag."""
 
     async def load(self, run_id: str) -> RunRows:
-        """Header, log in order, hooks, dispatched steps and inbox of one run; every page of it."""
+        """Header, log in order, hooks, dispatched steps and inbox of one run; every page of it.
+
+        Of a subscription (`core.signals.is_subscription`) the log from its header's `snapshot` on,
+        if it has one.
+        """
 
     async def get_header(self, run_id: str) -> RunHeader | None:
         """The header alone."""
@@ -120,6 +125,13 @@ class Store(Protocol):
 
         True also when the item there has the same `turn` and `number`: an own write whose reply
         was lost.
+        """
+
+    async def trim(
+        self, run_id: str, before: int, hooks: Sequence[str] = (), steps: Sequence[str] = ()
+    ) -> None:
+        """Delete the commits of a run whose first number is below one, and rows of hooks and of
+        dispatched steps by id. Nothing happens to what is not there.
         """
 
     async def get_hook(self, run_id: str, hook_id: str) -> HookRow | None:
@@ -246,6 +258,12 @@ class Queue(Protocol):
     async def send(self, message: Message) -> None:
         """Send to the group of the message's run. Equal bodies within five minutes are one."""
 
+    async def send_all(self, messages: Sequence[Message]) -> None:
+        """Send messages to runs, each run named once at most.
+
+        All were sent when it returns; some may have been when it raises.
+        """
+
 
 class StepQueue(Protocol):
     """The step queue: attempts of dispatched steps, in no order, now and then one of them twice."""
@@ -326,5 +344,8 @@ class Ports:
     steps: StepQueue
     maps: Maps
     timers: Timers
+    streams: Streams
+    signals: SignalQueue
+    signal_timers: SignalTimers
     clock: Clock
     ids: Ids

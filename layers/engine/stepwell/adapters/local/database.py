@@ -34,7 +34,7 @@ SqlValue = str | int | bytes | None
 Row = tuple[Any, ...]
 
 #: The version of the tables below; a file says in `user_version` which one it has.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 _MAKING = threading.Lock()
 _OLDEST_SQLITE = (3, 35, 0)  # RETURNING
@@ -291,14 +291,99 @@ ALTER TABLE runs ADD COLUMN kept_until INTEGER;
 CREATE INDEX runs_by_expiry ON runs (kept_until, run_id) WHERE kept_until IS NOT NULL;
 """
 
+_VERSION_8 = """
+CREATE TABLE stream_heads (
+    stream TEXT NOT NULL,
+    stream_run TEXT NOT NULL,
+    last INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (stream, stream_run)
+) WITHOUT ROWID;
+
+CREATE TABLE signal_batches (
+    stream TEXT NOT NULL,
+    stream_run TEXT NOT NULL,
+    first INTEGER NOT NULL,
+    batch_id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (stream, stream_run, first)
+) WITHOUT ROWID;
+
+CREATE TABLE signal_numbers (
+    stream TEXT NOT NULL,
+    stream_run TEXT NOT NULL,
+    signal_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    PRIMARY KEY (stream, stream_run, signal_id)
+) WITHOUT ROWID;
+CREATE INDEX signal_numbers_by_time ON signal_numbers (until);
+
+CREATE TABLE subscriptions (
+    stream TEXT NOT NULL,
+    stream_run TEXT NOT NULL,
+    step TEXT NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (stream, stream_run, step)
+) WITHOUT ROWID;
+
+CREATE TABLE signal_messages (
+    place INTEGER PRIMARY KEY,
+    message_id TEXT NOT NULL UNIQUE,
+    owner TEXT NOT NULL,
+    body TEXT NOT NULL,
+    sent_at INTEGER NOT NULL,
+    receive_count INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX signal_messages_by_owner ON signal_messages (owner, place);
+
+CREATE TABLE signal_holds (
+    owner TEXT NOT NULL PRIMARY KEY,
+    receipt TEXT NOT NULL,
+    held_until INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE sent_signals (
+    owner TEXT NOT NULL,
+    signal_id TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    PRIMARY KEY (owner, signal_id)
+) WITHOUT ROWID;
+CREATE INDEX sent_signals_by_time ON sent_signals (until);
+
+CREATE TABLE signal_dead_letters (
+    place INTEGER PRIMARY KEY,
+    message_id TEXT NOT NULL UNIQUE,
+    run_id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    sent_at INTEGER NOT NULL,
+    receive_count INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    died_at INTEGER NOT NULL,
+    taken_at INTEGER
+);
+
+CREATE TABLE signal_timers (
+    place INTEGER PRIMARY KEY,
+    owner TEXT NOT NULL,
+    signal_id TEXT NOT NULL,
+    due INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    UNIQUE (owner, signal_id)
+);
+CREATE INDEX signal_timers_by_due ON signal_timers (due);
+"""
+
 # What each version that a file can have needs to become the present one; 0 is a new file.
 _UPGRADES = {
-    0: _VERSION_2 + _VERSION_3 + _VERSION_4 + _VERSION_5 + _VERSION_6 + _VERSION_7,
-    2: _VERSION_3 + _VERSION_4 + _VERSION_5 + _VERSION_6 + _VERSION_7,
-    3: _VERSION_4 + _VERSION_5 + _VERSION_6 + _VERSION_7,
-    4: _VERSION_5 + _VERSION_6 + _VERSION_7,
-    5: _VERSION_6 + _VERSION_7,
-    6: _VERSION_7,
+    0: _VERSION_2 + _VERSION_3 + _VERSION_4 + _VERSION_5 + _VERSION_6 + _VERSION_7 + _VERSION_8,
+    2: _VERSION_3 + _VERSION_4 + _VERSION_5 + _VERSION_6 + _VERSION_7 + _VERSION_8,
+    3: _VERSION_4 + _VERSION_5 + _VERSION_6 + _VERSION_7 + _VERSION_8,
+    4: _VERSION_5 + _VERSION_6 + _VERSION_7 + _VERSION_8,
+    5: _VERSION_6 + _VERSION_7 + _VERSION_8,
+    6: _VERSION_7 + _VERSION_8,
+    7: _VERSION_8,
 }
 
 

@@ -25,7 +25,7 @@ class DeadLetter:
 _COLUMNS = ", ".join(field.name for field in fields(DeadLetter))
 
 
-_Table = Literal["dead_letters", "step_dead_letters"]
+_Table = Literal["dead_letters", "step_dead_letters", "signal_dead_letters"]
 
 
 def read_dead_letters(

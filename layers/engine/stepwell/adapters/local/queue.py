@@ -13,7 +13,7 @@ with a delay it also prolongs the hold of a receiver that has not finished.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from stepwell.adapters.local.database import Database, SqlValue
@@ -100,6 +100,12 @@ class SqliteQueue:
     async def send(self, message: Message) -> None:
         """Send to the group of the message's run. Equal bodies within five minutes are one."""
         self.put(message)
+
+    async def send_all(self, messages: Sequence[Message]) -> None:
+        """Send messages to runs, each run named once at most."""
+        with self.database.writing():
+            for message in messages:
+                self.put(message)
 
     def put(self, message: Message) -> None:
         """What `send` does; joins the transaction that is open."""

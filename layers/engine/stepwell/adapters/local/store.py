@@ -144,7 +144,8 @@ class SqliteStore:
         """Header, log in order, hooks, steps and inbox of a run; every page, as of one moment."""
         with self._database.reading():
             header = self._header(run_id)
-            commits = self._pages(_COMMITS, run_id)
+            start = 0 if header is None else header.snapshot - 1  # that commit begins with it
+            commits = self._pages(_COMMITS, run_id, start)
             hooks = self._pages(_HOOKS, run_id)
             steps = self._pages(_STEPS, run_id)
             entries = self._pages(inbox.ENTRIES, run_id)
@@ -253,6 +254,21 @@ class SqliteStore:
         if changed and self.on_commit is not None:
             self.on_commit(run_id, commit)
         return changed == 1
+
+    async def trim(
+        self, run_id: str, before: int, hooks: Sequence[str] = (), steps: Sequence[str] = ()
+    ) -> None:
+        """Delete the commits of a run whose first number is below one, and rows by id."""
+        with self._database.writing():
+            self._database.change(
+                "DELETE FROM commits WHERE run_id = ? AND first < ?", run_id, before
+            )
+            for hook in hooks:
+                self._database.change(
+                    "DELETE FROM hooks WHERE run_id = ? AND hook_id = ?", run_id, hook
+                )
+            for step in steps:
+                self._database.change("DELETE FROM steps WHERE run_id = ? AND step = ?", run_id, step)
 
     async def get_hook(self, run_id: str, hook_id: str) -> HookRow | None:
         """One hook row."""
@@ -439,9 +455,9 @@ class SqliteStore:
         )
         return read_hook(rows[0]) if rows else None
 
-    def _pages(self, sql: str, run_id: str) -> list[Row]:
-        """All rows that the statement gives for a run, page after page."""
-        rows, more = self._database.page(self._page_limit, sql, run_id, None)
+    def _pages(self, sql: str, run_id: str, start: SqlValue = None) -> list[Row]:
+        """All rows that the statement gives for a run behind a key, page after page."""
+        rows, more = self._database.page(self._page_limit, sql, run_id, start)
         while more:
             page, more = self._database.page(self._page_limit, sql, run_id, rows[-1][1])
             rows += page

@@ -11,8 +11,10 @@ from stepwell.adapters.local.clock import SystemClock, SystemIds
 from stepwell.adapters.local.database import Database
 from stepwell.adapters.local.maps import SqliteMaps
 from stepwell.adapters.local.queue import SqliteQueue
+from stepwell.adapters.local.signal_queue import SqliteSignalQueue, SqliteSignalTimers
 from stepwell.adapters.local.step_queue import SqliteStepQueue
 from stepwell.adapters.local.store import SqliteStore
+from stepwell.adapters.local.streams import SqliteStreams
 from stepwell.adapters.local.timers import SqliteTimers
 from stepwell.core.records import Millis
 from stepwell.engine.ports import Clock, Ids, Ports
@@ -28,6 +30,8 @@ class LocalPorts:
     queue: SqliteQueue
     step_queue: SqliteStepQueue
     timers: SqliteTimers
+    signal_queue: SqliteSignalQueue
+    signal_timers: SqliteSignalTimers
     ports: Ports
 
     def __enter__(self) -> LocalPorts:
@@ -64,6 +68,10 @@ def open_ports(
         database, clock, ids, visibility=visibility, max_receive_count=max_receive_count
     )
     timers = SqliteTimers(database, clock)
+    signal_queue = SqliteSignalQueue(
+        database, clock, ids, visibility=visibility, max_receive_count=max_receive_count
+    )
+    signal_timers = SqliteSignalTimers(database, clock)
     return LocalPorts(
         database=database,
         store=store,
@@ -71,6 +79,8 @@ def open_ports(
         queue=queue,
         step_queue=step_queue,
         timers=timers,
+        signal_queue=signal_queue,
+        signal_timers=signal_timers,
         ports=Ports(
             store=store,
             blobs=blobs,
@@ -78,6 +88,9 @@ def open_ports(
             steps=step_queue,
             maps=SqliteMaps(database),
             timers=timers,
+            streams=SqliteStreams(database, clock),
+            signals=signal_queue,
+            signal_timers=signal_timers,
             clock=clock,
             ids=ids,
         ),

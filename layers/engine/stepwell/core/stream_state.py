@@ -1,0 +1,247 @@
+"""The part of the fold that is about signals: what a run emits, and what a subscription takes.
+
+Of each signal, steps, hooks, timers and children are known while it is under way, and forgotten
+with its end: its effects are all that stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+
+from stepwell.core import stream_events as s
+from stepwell.core.events import RunStarted
+from stepwell.core.lifecycle import CorruptHistory
+from stepwell.core.lives import Lives
+from stepwell.core.records import Payload
+from stepwell.core.signals import SentSignal
+from stepwell.core.subscription import Handling, ParkedSignal, Subscription
+from stepwell.errors import Failure
+
+if TYPE_CHECKING:
+    from stepwell.core.state import RunState
+
+#: Characters of an error that stay with a parked signal; the event of it has all.
+_ERROR_SHOWN = 500
+#: Requests that are known to have been made; older ones cannot come again.
+_REQUESTS_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Snapshot:
+    """What a snapshot holds."""
+
+    started: RunStarted
+    subscription: Subscription
+    attributes: dict[str, str]
+    inbox: dict[str, Payload]
+    entries: tuple[str, ...]
+
+
+@cache
+def _snapshots() -> TypeAdapter[_Snapshot]:
+    return TypeAdapter(_Snapshot)
+
+
+def dump_snapshot(state: RunState) -> Payload:
+    """All that a subscription has come to, between two signals."""
+    assert state.started is not None
+    snapshot = _Snapshot(
+        started=state.started,
+        subscription=_of(state),
+        attributes=state.attributes,
+        inbox=state.inbox,
+        entries=tuple(sorted(state.entries)),
+    )
+    return _snapshots().dump_json(snapshot, exclude_none=True).decode()
+
+
+def _of(state: RunState) -> Subscription:
+    if state.subscription is None:
+        raise CorruptHistory("the run is no subscription")
+    return state.subscription
+
+
+def _under_way(state: RunState, sequence: int) -> tuple[Subscription, Handling]:
+    known = _of(state)
+    if known.current is None or known.current.sequence != sequence:
+        raise CorruptHistory(f"signal {sequence} is not under way")
+    return known, known.current
+
+
+def begin(state: RunState, event: RunStarted) -> None:
+    """A run begins that may be a subscription: then its workflow is `stream/step`."""
+    stream, slash, step = event.workflow.partition("/")
+    if slash and event.stream_run is not None:
+        state.subscription = Subscription(stream=stream, stream_run=event.stream_run, step=step)
+
+
+def signal_emitted(state: RunState, event: s.SignalEmitted) -> None:
+    """The code emitted a signal."""
+    state.emits[event.emit] = event
+
+
+def inbox_polled(state: RunState, event: s.InboxPolled) -> None:
+    """The code looked at the signals that wait."""
+    state.polls.add(event.poll)
+
+
+def signal_taken(state: RunState, event: s.SignalTaken) -> None:
+    """A signal is under way."""
+    known = _of(state)
+    if known.current is not None:
+        raise CorruptHistory(f"signal {known.current.sequence} is under way")
+    if event.redriven:
+        parked = known.parked_signal(event.sequence)
+        if parked is None:
+            raise CorruptHistory(f"signal {event.sequence} is not parked")
+        known = known.without_parked(event.sequence)
+        # What was begun under an id is begun anew; and no message of before is taken for a new one.
+        state.lives = Lives(
+            retried=state.last + 1, generations={**parked.hooks}, children={**parked.children}
+        )
+    current = Handling(
+        sequence=event.sequence,
+        number=state.last + 1,
+        signal=_sent(event),
+        held_from=event.held_from,
+    )
+    state.subscription = replace(known, begun=True, current=current)
+
+
+def _sent(event: s.SignalTaken) -> SentSignal | None:
+    if event.signal_id is None:
+        return None
+    assert event.signal_type is not None
+    assert event.payload is not None
+    assert event.published_at is not None
+    return SentSignal(
+        signal_id=event.signal_id,
+        type=event.signal_type,
+        payload=event.payload,
+        published_at=event.published_at,
+        metadata=event.metadata,
+        source_run_id=event.source_run_id,
+    )
+
+
+def signal_handled(state: RunState, event: s.SignalHandled) -> None:
+    """The signal under way has had its effects."""
+    known, current = _under_way(state, event.sequence)
+    known = _settled(known, current)
+    for number in event.acknowledged or ():
+        known = known.settle(number, known.cursor + 1)
+    suspended = event.status == "suspended"
+    state.subscription = replace(
+        known,
+        current=None,
+        status=event.status,
+        reason=event.reason,
+        resume=event.resume if suspended else None,
+        held=known.held if suspended else 0,
+        checkpoint=known.checkpoint if event.checkpoint is None else event.checkpoint,
+        result=known.result if event.result is None else event.result,
+        handled=known.handled + (current.signal is not None) + len(event.acknowledged or ()),
+    )
+    _forget(state)
+
+
+def _settled(known: Subscription, current: Handling) -> Subscription:
+    """With the signal under way settled; what was redriven has been since it was parked."""
+    at = current.sequence
+    if at <= known.cursor or at in known.ahead:
+        return known
+    return known.settle(at, current.held_from)
+
+
+def signal_retry_scheduled(state: RunState, event: s.SignalRetryScheduled) -> None:
+    """Handling the signal under way failed, and is tried again."""
+    known, current = _under_way(state, event.sequence)
+    current = replace(current, attempt=event.attempt + 1, due=event.due)
+    state.subscription = replace(known, current=current)
+    state.do_again(event.redo or (), event.at)
+
+
+def signal_parked(state: RunState, event: s.SignalParked) -> None:
+    """The signal under way is given up for now."""
+    known, current = _under_way(state, event.sequence)
+    state.do_again((*state.steps, *state.timers, *state.children, *state.hooks), event.at)
+    error = event.error
+    parked = ParkedSignal(
+        sequence=event.sequence,
+        signal_type=None if current.signal is None else current.signal.type,
+        at=event.at,
+        attempts=event.attempt,
+        error=Failure(error.type, error.message[:_ERROR_SHOWN]),
+        blocks=bool(event.blocks),
+        hooks={**state.lives.generations},
+        children={**state.lives.children},
+    )
+    known = _settled(known, current)
+    state.subscription = replace(
+        known,
+        current=None,
+        parked=(*known.parked, parked),
+        parked_total=known.parked_total + 1,
+    )
+    _forget(state)
+
+
+def signals_held(state: RunState, event: s.SignalsHeld) -> None:
+    """Nothing up to a number is what a suspended subscription waits for."""
+    state.subscription = replace(_of(state), held=event.until)
+
+
+def signal_redriven(state: RunState, event: s.SignalRedriven) -> None:
+    """A parked signal is to be handled again."""
+    known = _asked(_of(state), event.request_id)
+    if known.parked_signal(event.sequence) is not None and event.sequence not in known.redrive:
+        known = replace(known, redrive=(*known.redrive, event.sequence))
+    state.subscription = known
+
+
+def signal_discarded(state: RunState, event: s.SignalDiscarded) -> None:
+    """A parked signal is given up for good."""
+    known = _asked(_of(state), event.request_id)
+    given_up = known.parked_signal(event.sequence) is not None
+    state.subscription = replace(
+        known.without_parked(event.sequence), discarded=known.discarded + given_up
+    )
+
+
+def _asked(known: Subscription, request_id: str) -> Subscription:
+    return replace(known, requests=(*known.requests, request_id)[-_REQUESTS_KEPT:])
+
+
+def snapshot_taken(state: RunState, event: s.SubscriptionSnapshot) -> None:
+    """The log may be read from here on; where it is, this is all that came before."""
+    state.snapshot = state.last + 1
+    if state.status is None:
+        held = _snapshots().validate_json(event.state)
+        state.status = "running"
+        state.started = held.started
+        state.guards = held.started.guards
+        state.subscription = held.subscription
+        state.attributes = dict(held.attributes)
+        state.inbox = dict(held.inbox)
+        state.entries = set(held.entries)
+
+
+def child_waits(state: RunState, event: s.ChildWaits) -> None:
+    """A child says what it waits for."""
+    child = state.children.get(event.child)
+    if child is not None and event.order > child.told:
+        child.told, child.waits_for = event.order, event.reason
+
+
+def _forget(state: RunState) -> None:
+    """Forget what belonged to a signal that is not under way any more."""
+    for records in (state.steps, state.hooks, state.timers, state.maps, state.children):
+        records.clear()
+    state.emits.clear()
+    state.polls.clear()
+    state.patches.clear()
+    state.lives = Lives()

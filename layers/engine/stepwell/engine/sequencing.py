@@ -1,0 +1,128 @@
+"""Numbering signals: what comes out of the signal queue becomes the log of its stream run.
+
+    find which are known → put a batch under the next number → remember → note → wake
+
+The batch is the truth, and it claims its numbers by a conditional put; all else is found again from
+it. Whoever dies in between is followed by one that gets the same signals again, meets the batch and
+finishes what it stands for. So a signal that comes twice under one id has one number, and none is
+skipped. Subscriptions are looked up after the batch stands, and they put themselves down before
+they look for signals: one of the two sees the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from stepwell.core.messages import SignalsArrived, SignalSent
+from stepwell.core.records import REMEMBERED, Millis
+from stepwell.core.signals import (
+    BATCH,
+    NumberedSignal,
+    SentSignal,
+    SignalBatch,
+    StreamHead,
+    StreamKey,
+)
+from stepwell.engine.ports import Ports
+
+#: Batches that are read at a time where the head lags.
+_BEHIND = 10 * BATCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sequenced:
+    """What came of some signals of one stream run.
+
+    `last` is its last number, `fresh` how many of them were new, `woken` how many subscriptions
+    were told, `age` for how long the oldest of the new ones had been on its way, in ms.
+    """
+
+    key: StreamKey
+    last: int
+    fresh: int
+    woken: int
+    subscribed: bool
+    age: Millis
+
+
+class Sequencer:
+    """Numbers the signals of stream runs. One at a time works on one stream run, as a rule."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def take(self, signals: Sequence[SignalSent]) -> tuple[Sequenced, ...]:
+        """Number signals, in their order within each stream run; durable when it returns.
+
+        Their senders may have sent some of them before. Raises what a port raises; then all must
+        come again.
+        """
+        groups: dict[StreamKey, list[SentSignal]] = {}
+        for each in signals:
+            groups.setdefault(each.key, []).append(each.signal)
+        return tuple([await self._take(key, group) for key, group in groups.items()])
+
+    async def _take(self, key: StreamKey, signals: Sequence[SentSignal]) -> Sequenced:
+        streams = self._ports.streams
+        head = await streams.head(key)
+        last = 0 if head is None else head.last
+        wanted: dict[str, SentSignal] = {}
+        for each in signals:
+            wanted.setdefault(each.signal_id, each)
+        known = await streams.find(key, list(wanted))
+        left = [each for each in wanted.values() if each.signal_id not in known]
+        fresh = len(left)
+        oldest = min((each.published_at for each in left), default=0)
+        told: dict[int, str] = {}
+        while left:
+            batch = _batch(last + 1, left[:BATCH])
+            if await streams.append(key, batch):
+                told |= {number: signal.type for number, signal in batch.numbered()}
+                await self._remember(key, batch.numbered())
+                last, left = batch.last, left[BATCH:]
+            else:
+                found = await streams.read(key, after=last, limit=_BEHIND)
+                await self._remember(key, found)
+                told |= {number: signal.type for number, signal in found}
+                standing = {signal.signal_id for _, signal in found}
+                left = [each for each in left if each.signal_id not in standing]
+                last = max([last, *(number for number, _ in found)])
+        now = self._ports.clock.now()
+        if head is None or last > head.last:
+            created = now if head is None else head.created_at
+            await streams.move_head(
+                StreamHead(key=key, last=last, created_at=created, updated_at=now)
+            )
+        rows = await streams.subscriptions(key)
+        types = {*told.values(), *(signal.type for signal in wanted.values())}
+        # Of those that came before, too: who numbered them may have died before he told of them.
+        until = max([*told, *known.values(), 0])
+        asked = [row.run_id for row in rows if not row.ended and not types.isdisjoint(row.types)]
+        await self._wake(asked, until)
+        return Sequenced(
+            key=key,
+            last=last,
+            fresh=fresh,
+            woken=len(asked),
+            subscribed=bool(rows),
+            age=now - oldest if fresh else 0,
+        )
+
+    async def _remember(self, key: StreamKey, signals: Iterable[NumberedSignal]) -> None:
+        numbers: Mapping[str, int] = {signal.signal_id: number for number, signal in signals}
+        until = self._ports.clock.now() + REMEMBERED
+        await self._ports.streams.remember(key, numbers, until)
+
+    async def _wake(self, runs: Sequence[str], until: int) -> None:
+        await self._ports.queue.send_all(
+            [SignalsArrived(run_id=run_id, until=until) for run_id in runs]
+        )
+
+
+def _batch(first: int, signals: Sequence[SentSignal]) -> SignalBatch:
+    """A batch that recognises itself: whoever puts the same signals under the same number."""
+    told = "".join(f"{len(each.signal_id)}:{each.signal_id}" for each in signals)
+    batch_id = sha256(f"{first}|{told}".encode()).hexdigest()[:32]
+    return SignalBatch(first=first, batch_id=batch_id, signals=tuple(signals))
