@@ -31,7 +31,7 @@ from stepwell.core.records import (
     RunHeader,
     RunStatus,
 )
-from stepwell.core.state import fold
+from stepwell.core.state import fold_commits, numbered
 from stepwell.engine import map_values
 from stepwell.engine.answering import Answering, PendingHook, Resumed
 from stepwell.engine.archive import dump_archive, export_run, import_run, load_archive
@@ -52,6 +52,8 @@ from stepwell.engine.progress import MapProgress, progress_of
 from stepwell.engine.selection import Selection, listed
 from stepwell.engine.settings import Settings
 from stepwell.engine.starts import StartOptions, Starts, named_with, started_with
+from stepwell.engine.stream_calls import StreamCalls
+from stepwell.engine.streaming import Streaming
 from stepwell.engine.values import Values
 from stepwell.errors import (
     DurationLike,
@@ -115,7 +117,7 @@ class RunHandle(Generic[R]):
         return f"<run {self.id!r}>"
 
 
-class Client(InboxCalls, OperatingCalls):
+class Client(InboxCalls, OperatingCalls, StreamCalls):
     """Works on the runs of one deployment. Safe to share between asyncio tasks."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
@@ -129,6 +131,7 @@ class Client(InboxCalls, OperatingCalls):
         self._chunks = Chunks(ports, self._values)
         self._forks = Forks(ports, self._values, self._catalogue)
         self._starts = Starts(ports, self._values)
+        self._streaming = Streaming(ports, self._values)
         self._options = StartOptions()
 
     @classmethod
@@ -152,6 +155,7 @@ class Client(InboxCalls, OperatingCalls):
         self,
         *,
         idempotency_key: str | None = None,
+        stream_run_id: str | None = None,
         tags: tuple[str, ...] | None = None,
         context: Any = None,
         prepare_step: Chain | None = None,
@@ -161,13 +165,16 @@ class Client(InboxCalls, OperatingCalls):
 
         What is left out stays as it is with this client. With an idempotency key the run id follows
         from workflow and key: starting again with the same input gives the same run, running or
-        ended. `context` is what the run's `current.context` is at first, where its workflow
+        ended. Of a stream workflow `stream_run_id` is that key: it names the stream run, "default"
+        where none is given. `context` is what the run's `current.context` is at first, where its workflow
         declares one. `prepare_step` and `review_step` are the guards that are asked before and
         after each step, declared with `@step_guard`; none are an empty list. Raises
         `DefinitionError` on a key that is empty or too long, `UsageError` on too many or too long
         tags, and on a guard that is not declared.
         """
         known = self._options
+        if stream_run_id is not None:
+            idempotency_key = stream_run_id
         if idempotency_key is not None:
             check_key("idempotency", idempotency_key)
         for tag in listed(tags or ()):
@@ -217,7 +224,10 @@ class Client(InboxCalls, OperatingCalls):
         definition = workflow.definition
         arguments = definition.arguments
         checked = NamedStart(
-            definition.version, arguments.encode(args, kwargs), arguments.digest(args, kwargs)
+            definition.version,
+            arguments.encode(args, kwargs),
+            arguments.digest(args, kwargs),
+            stream=definition.stream,
         )
         start = started_with(checked, definition, self._options.context)
         run_id, repeated = await self._start(definition.name, start)
@@ -295,20 +305,15 @@ class Client(InboxCalls, OperatingCalls):
             raise ValueError(f"after must be at least 0 and limit 1, not {after} and {limit}")
         rows = await self._ports.store.load(run_id)
         found_run(rows.header, run_id)
-        events = [event for commit in rows.commits for event in commit.events]
-        wanted = events[after:] if limit is None else events[after : after + limit]
-        return tuple(
-            [
-                Recorded(n, await self._with_values(event))
-                for n, event in enumerate(wanted, after + 1)
-            ]
-        )
+        wanted = [each for each in numbered(rows.commits) if each[0] > after]
+        wanted = wanted if limit is None else wanted[:limit]
+        return tuple([Recorded(n, await self._with_values(event)) for n, event in wanted])
 
     async def progress(self, run_id: str) -> tuple[MapProgress, ...]:
         """How far the maps of a run have come. Raises `RunNotFound`."""
         rows = await self._ports.store.load(run_id)
         found_run(rows.header, run_id)
-        state = fold(event for commit in rows.commits for event in commit.events)
+        state = fold_commits(rows.commits)
         return await progress_of(self._ports.maps, run_id, state)
 
     async def _with_values(self, event: Event) -> Event:

@@ -25,7 +25,8 @@
     ├── ChildError                 a child run ended without a result
     │   ├── ChildFailed
     │   │   └── ChildNotStarted
-    │   │       └── ChildTooDeep
+    │   │       ├── ChildTooDeep
+    │   │       └── StreamRunTaken
     │   ├── ChildCancelled
     │   └── ChildNotFound
     ├── AnswerError                an answer to a hook was not taken
@@ -34,6 +35,10 @@
     │   ├── HookAlreadyDecided
     │   ├── HookExpired
     │   └── PayloadRejected
+    ├── SignalError                a signal was not taken
+    │   ├── SignalRejected
+    │   ├── StreamEnded
+    │   └── SignalNotParked
     ├── StartError                 a start was not accepted
     │   ├── WorkflowNotFound
     │   └── InputRejected
@@ -360,6 +365,13 @@ class ChildTooDeep(ChildNotStarted):
     """A child would be nested deeper than the deployment allows. Do the work in fewer levels."""
 
 
+class StreamRunTaken(ChildNotStarted):
+    """The stream run is another run's: a stream run has one owner, also when that has ended.
+
+    Choose another `stream_run_id`.
+    """
+
+
 class ChildCancelled(ChildError):
     """A child ended as CANCELLED; `reason` as given by who cancelled it."""
 
@@ -406,6 +418,50 @@ class PayloadRejected(AnswerError):
     def __init__(self, errors: Sequence[Mapping[str, str]]) -> None:
         super().__init__(f"payload rejected: {_listed(errors)}")
         self.errors = tuple(errors)
+
+
+class SignalError(StepwellError):
+    """A signal was not taken, or not mended; `stream` and `stream_run` say where it was to go."""
+
+    def __init__(self, stream: str, stream_run: str, message: str) -> None:
+        super().__init__(f"stream run {stream}/{stream_run}: {message}")
+        self.stream = stream
+        self.stream_run = stream_run
+
+
+class SignalRejected(SignalError):
+    """The payload does not fit what a stream step takes. Nothing was sent: correct it.
+
+    `signal_type` and `step` say whose schema it is, `errors` what is wrong with which part.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        stream_run: str,
+        signal_type: str,
+        step: str,
+        errors: Sequence[Mapping[str, str]],
+    ) -> None:
+        problem = f"signal {signal_type!r} does not fit step {step!r}: {_listed(errors)}"
+        super().__init__(stream, stream_run, problem)
+        self.signal_type = signal_type
+        self.step = step
+        self.errors = tuple(errors)
+
+
+class StreamEnded(SignalError):
+    """The stream run has ended, so nobody would take the signal. Nothing was sent."""
+
+    def __init__(self, stream: str, stream_run: str) -> None:
+        super().__init__(stream, stream_run, "it has ended and takes no more signals")
+
+
+class SignalNotParked(SignalError):
+    """The subscription has no parked signal of this number."""
+
+    def __init__(self, stream: str, stream_run: str, step: str, sequence: int) -> None:
+        super().__init__(stream, stream_run, f"step {step!r} has no parked signal {sequence}")
 
 
 class StartError(StepwellError):

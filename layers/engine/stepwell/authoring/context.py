@@ -14,6 +14,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import ContextVar
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -21,6 +22,8 @@ from stepwell.core.attributes import Scalar
 from stepwell.core.definitions import ChildDefinition, HookDefinition, StepDefinition
 from stepwell.core.fan_out import MapOptions
 from stepwell.core.records import ChildEnding, Millis, OnParentClose, Payload
+from stepwell.core.signals import NumberedSignal, SentSignal, SignalDraft
+from stepwell.errors import DurationLike
 
 
 class Submitted(ABC):
@@ -87,6 +90,8 @@ class RunContext(ABC):
     replaying: bool
     #: The folder of the local file that the run is in, None elsewhere.
     journal_dir: Path | None = None
+    #: The stream run that the run owns or subscribes to, None for other runs.
+    stream_run: str | None = None
     #: The saga whose block the code of a `def` workflow is in; `async` code has `SAGA`.
     saga: SagaContext | None = None
 
@@ -169,6 +174,18 @@ class RunContext(ABC):
     @abstractmethod
     def child_status(self, child: str) -> Literal["running"] | ChildEnding:
         """What the code has been told of a child that was started."""
+
+    @abstractmethod
+    def emit(
+        self, draft: SignalDraft, when: DurationLike | datetime | None = None
+    ) -> Coroutine[Any, Any, SentSignal]:
+        """Emit a signal, now or at a time, and go on."""
+
+    @abstractmethod
+    def poll_inbox(
+        self, types: tuple[str, ...], limit: int
+    ) -> Coroutine[Any, Any, Sequence[NumberedSignal]]:
+        """The signals that wait behind the one under way. In a subscription only."""
 
     @abstractmethod
     def continue_as_new(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NoReturn:
@@ -267,6 +284,17 @@ class StepContext(ABC):
     @abstractmethod
     def hook(self, definition: HookDefinition, key: str | None) -> Coroutine[Any, Any, Any]:
         """Wait for a hook's decision; suspends the step if there is none yet."""
+
+    @property
+    @abstractmethod
+    def stream_run(self) -> str | None:
+        """The stream run that the step's run owns or subscribes to, None in other runs."""
+
+    @abstractmethod
+    def emit(
+        self, draft: SignalDraft, when: DurationLike | datetime | None = None
+    ) -> Coroutine[Any, Any, SentSignal]:
+        """Emit a signal, now or at a time; the same one from every attempt of the step."""
 
     @abstractmethod
     def load_checkpoint(self, annotation: Any) -> Coroutine[Any, Any, Any]:

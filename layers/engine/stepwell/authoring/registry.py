@@ -13,11 +13,16 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import TypeVar
 
-from stepwell.core.definitions import GuardDefinition, StepDefinition, WorkflowDefinition
+from stepwell.core.definitions import (
+    GuardDefinition,
+    StepDefinition,
+    StreamStepDefinition,
+    WorkflowDefinition,
+)
 from stepwell.errors import DefinitionError
 
-D = TypeVar("D", WorkflowDefinition, StepDefinition, GuardDefinition)
-_Definition = WorkflowDefinition | StepDefinition | GuardDefinition
+D = TypeVar("D", WorkflowDefinition, StepDefinition, GuardDefinition, StreamStepDefinition)
+_Definition = WorkflowDefinition | StepDefinition | GuardDefinition | StreamStepDefinition
 
 
 class Registry:
@@ -27,6 +32,7 @@ class Registry:
         self._workflows: list[dict[str, WorkflowDefinition]] = [{}]
         self._steps: list[dict[str, StepDefinition]] = [{}]
         self._guards: list[dict[str, GuardDefinition]] = [{}]
+        self._stream_steps: list[dict[str, StreamStepDefinition]] = [{}]
 
     def add_workflow(self, definition: WorkflowDefinition) -> None:
         """Register. Raises `DefinitionError` if the name is taken."""
@@ -42,6 +48,27 @@ class Registry:
         """Register. Raises `DefinitionError` if the name is taken."""
         _refuse_taken("step_guard", definition, self._guards[-1].get(definition.name))
         self._guards[-1][definition.name] = definition
+
+    def add_stream_step(self, definition: StreamStepDefinition) -> None:
+        """Register. Raises `DefinitionError` if its stream has one of this name."""
+        known = self._stream_steps[-1].get(definition.full_name)
+        _refuse_taken("stream_step", definition, known)
+        self._stream_steps[-1][definition.full_name] = definition
+
+    def stream_step(self, full_name: str) -> StreamStepDefinition | None:
+        """The stream step of this name, that of its stream before it."""
+        return self._find(self._stream_steps, full_name)
+
+    def stream_steps(self, stream: str | None = None) -> Mapping[str, StreamStepDefinition]:
+        """The steps of a stream by name; without one all of them, by full name."""
+        found = {name: each for layer in self._stream_steps for name, each in layer.items()}
+        if stream is None:
+            return found
+        return {each.name: each for _, each in sorted(found.items()) if each.stream == stream}
+
+    def runnable(self) -> list[str]:
+        """What runs name as their workflow that can be worked on with what is registered."""
+        return [*self.workflows(), *self.stream_steps()]
 
     def workflow(self, name: str) -> WorkflowDefinition | None:
         """The workflow of this name."""
@@ -73,15 +100,17 @@ class Registry:
         self._workflows.append({})
         self._steps.append({})
         self._guards.append({})
+        self._stream_steps.append({})
         try:
             yield
         finally:
             workflows, steps = self._workflows.pop(), self._steps.pop()
-            guards = self._guards.pop()
+            guards, stream_steps = self._guards.pop(), self._stream_steps.pop()
             if keep_modules:
                 self._workflows[-1].update(_module_level(workflows))
                 self._steps[-1].update(_module_level(steps))
                 self._guards[-1].update(_module_level(guards))
+                self._stream_steps[-1].update(_module_level(stream_steps))
 
     @staticmethod
     def _find(layers: list[dict[str, D]], name: str) -> D | None:

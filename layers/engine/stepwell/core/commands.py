@@ -13,6 +13,7 @@ from stepwell.core.definitions import ChildDefinition, HookDefinition, StepDefin
 from stepwell.core.fan_out import MapOptions
 from stepwell.core.payload import Codec
 from stepwell.core.records import Millis, OnParentClose, Payload
+from stepwell.core.signals import SignalDraft
 
 #: What `kind_of` says of a `CancelChild`.
 CANCEL_OF_CHILD = "cancel of child"
@@ -127,4 +128,30 @@ class CancelChild(NamedTuple):
     reason: str | None
 
 
-Command = RunStep | StartMap | OpenHook | StartTimer | StartChild | AwaitChild | CancelChild
+class EmitSignal(NamedTuple):
+    """Emit a signal, at a time if there is one. Nobody waits for it."""
+
+    id: str
+    draft: SignalDraft
+    due: Millis | None = None
+
+
+class PollInbox(NamedTuple):
+    """Look at the signals that wait for a subscription, of these types, at most so many."""
+
+    id: str
+    types: tuple[str, ...]
+    limit: int
+
+
+Command = (
+    EmitSignal
+    | PollInbox
+    | RunStep
+    | StartMap
+    | OpenHook
+    | StartTimer
+    | StartChild
+    | AwaitChild
+    | CancelChild
+)

@@ -16,9 +16,11 @@ from pydantic import TypeAdapter, ValidationError
 from stepwell.core import events as e
 from stepwell.core.messages import (
     CancelRun,
+    ChildNoted,
     HookDecided,
     InboxPut,
     LookAgain,
+    MendSignal,
     Message,
     TimerDue,
     load_message,
@@ -145,6 +147,9 @@ def decide(
     resumed = _resumed(state, message, at)
     if resumed is not None:
         events.append(resumed)
+    told = _told_of(state, message, at)
+    if told is not None:
+        events.append(told)
     if isinstance(message, CancelRun) and state.cancel is None:
         events.append(
             e.CancelRequested(
@@ -152,6 +157,29 @@ def decide(
             )
         )
     return events
+
+
+def _told_of(state: RunState, message: Message, at: Millis) -> e.Event | None:
+    """What a message says of a child, or asks of a parked signal; None where that is old."""
+    if isinstance(message, ChildNoted):
+        child = state.children.get(message.child)
+        if child is None or not child.open or child.run_id != message.child_run:
+            return None
+        if message.order <= child.told or message.reason == child.waits_for:
+            return None
+        return e.ChildWaits(
+            at=at, child=child.id, name=child.name, order=message.order, reason=message.reason
+        )
+    known = state.subscription
+    if not isinstance(message, MendSignal) or known is None:
+        return None
+    parked = known.parked_signal(message.sequence)
+    if parked is None or message.request_id in known.requests:
+        return None
+    kind = e.SignalRedriven if message.action == "redrive" else e.SignalDiscarded
+    return kind(
+        at=at, sequence=message.sequence, request_id=message.request_id, actor=message.actor
+    )
 
 
 def entry_of(message: InboxPut) -> InboxRow:

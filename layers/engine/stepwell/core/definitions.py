@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from stepwell.core.contexts import ContextType
 from stepwell.core.payload import Arguments, Codec, digest
 from stepwell.core.records import Millis, PublishedWorkflow
 from stepwell.core.retry import RetryPolicy
+from stepwell.core.subscription import OnFailure
 from stepwell.errors import DefinitionError, PayloadError
 
 #: How a function is called: awaited, plainly (in a thread), or iterated for its chunks.
@@ -63,7 +64,10 @@ class StepDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowDefinition:
-    """A workflow and the version that new runs of it record; `context` is what its runs carry."""
+    """A workflow and the version that new runs of it record; `context` is what its runs carry.
+
+    `steps` gives the steps of the stream whose runs its runs own.
+    """
 
     name: str
     version: str
@@ -72,6 +76,37 @@ class WorkflowDefinition:
     arguments: Arguments
     result: Codec
     context: ContextType | None = None
+    steps: Callable[[], Mapping[str, StreamStepDefinition]] | None = None
+
+    @property
+    def stream(self) -> bool:
+        """Whether its runs own stream runs."""
+        return self.steps is not None
+
+
+#: Called with each signal, and with what it can decide; awaited if it returns an awaitable.
+OnSignal = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStepDefinition:
+    """A stream step: `signals` are the types that it takes, with the codec of the payload of each,
+    None for any. `on_signal` decides what to do with each, None: the lifecycle is called.
+    """
+
+    name: str
+    stream: str
+    function: Callable[..., Any]
+    colour: Colour
+    signals: Mapping[str, Codec | None]
+    on_signal: OnSignal | None
+    retry: RetryPolicy
+    on_failure: OnFailure
+
+    @property
+    def full_name(self) -> str:
+        """The name of the workflow that its subscriptions are runs of. No other can have it."""
+        return f"{self.stream}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +114,13 @@ class ChildDefinition:
     """The workflow of a child as its parent knows it.
 
     Without a `version` it was given by name: then its input is checked against what is published.
+    With a `stream_run` it owns that stream run or, if its name says so, subscribes to it.
     """
 
     name: str
     version: str | None
     result: Codec
+    stream_run: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +156,9 @@ def published(definition: WorkflowDefinition, at: Millis) -> PublishedWorkflow:
     input_schema = _schema_of(definition.arguments)
     result_schema = _schema_of(definition.result)
     description = (inspect.getdoc(definition.function) or "")[:_DESCRIPTION_LIMIT]
+    signals = None if definition.steps is None else _signals_of(definition.steps())
     told = [definition.name, definition.version, description, input_schema, result_schema]
+    told += [] if signals is None else [signals]
     return PublishedWorkflow(
         name=definition.name,
         version=definition.version,
@@ -128,7 +167,18 @@ def published(definition: WorkflowDefinition, at: Millis) -> PublishedWorkflow:
         input_schema="{}" if input_schema is None else input_schema,
         result_schema=result_schema,
         description=description,
+        signals=signals,
     )
+
+
+def _signals_of(steps: Mapping[str, StreamStepDefinition]) -> str:
+    """What the steps of a stream take, as JSON."""
+    types: dict[str, dict[str, Any]] = {}
+    for step in steps.values():
+        for kind, payload in step.signals.items():
+            schema = None if payload is None else _schema_of(payload)
+            types.setdefault(kind, {})[step.name] = None if schema is None else json.loads(schema)
+    return json.dumps(types, sort_keys=True)
 
 
 def _schema_of(carrier: Arguments | Codec) -> str | None:

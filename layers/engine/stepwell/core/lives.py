@@ -59,14 +59,14 @@ class Lives:
         self.kept.discard(identity)
         self.forgotten[identity] = number
 
-    def effective(self, history: Sequence[e.Event]) -> list[e.Event]:
+    def effective(self, history: Sequence[e.Event], skipped: int = 0) -> list[e.Event]:
         """The history in which what was forgotten is replaced by its first event, which is told
-        to nobody; as long as before.
+        to nobody; as long as before. `skipped` events are left out behind the first.
         """
         first = history[0]
         return [
             first if number < self.retried and self._is_forgotten(event, number) else event
-            for number, event in enumerate(history, 1)
+            for number, event in enumerate(history, 1 + skipped)
         ]
 
     def _is_forgotten(self, event: e.Event, number: int) -> bool:

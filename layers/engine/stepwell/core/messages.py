@@ -235,7 +235,8 @@ class MapItem(_Message):
     says is repeated here. `input` is the item's, and `item` its index or key; both are looked up in
     the shard's row where a lane takes one item after the other. It is not to be made before `due`.
     `fail_at` and `enough_at` are how many failures or results of the whole map its run waits for.
-    `inbox` says that the run has one, which its steps may read, `retried` that it was.
+    `inbox` says that the run has one, which its steps may read, `retried` that it was. `stream_run`
+    is the run's.
     """
 
     type: Literal["map_item"] = "map_item"
@@ -258,6 +259,7 @@ class MapItem(_Message):
     guards: Guards | None = None
     inbox: bool = Field(default=False, exclude_if=lambda inbox: not inbox)
     retried: bool = Field(default=False, exclude_if=lambda retried: not retried)
+    stream_run: str | None = None
 
 
 #: What the step queue holds.
@@ -287,6 +289,21 @@ class SignalSent(BaseModel):
     metadata: Payload | None = None
     source_run_id: str | None = None
     due: Millis | None = None
+
+    @classmethod
+    def of(cls, key: StreamKey, signal: SentSignal, due: Millis | None = None) -> SignalSent:
+        """The message that carries a signal to a stream run."""
+        return cls(
+            stream=key.stream,
+            stream_run=key.run,
+            signal_id=signal.signal_id,
+            signal_type=signal.type,
+            payload=signal.payload,
+            published_at=signal.published_at,
+            metadata=signal.metadata,
+            source_run_id=signal.source_run_id,
+            due=due,
+        )
 
     @property
     def key(self) -> StreamKey:

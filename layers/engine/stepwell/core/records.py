@@ -350,7 +350,8 @@ class PublishedWorkflow:
     """What a deployment says of a workflow, for those who start it without its code.
 
     Schemas are JSON schema as text; `input_schema` is of the object of arguments. `digest` is of
-    all that is published but the time.
+    all that is published but the time. `signals` is of a stream: a JSON object of its signal types, in
+    each the schema of the payload by step, null for any.
     """
 
     name: str
@@ -360,6 +361,7 @@ class PublishedWorkflow:
     input_schema: str
     result_schema: str | None = None
     description: str = ""
+    signals: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

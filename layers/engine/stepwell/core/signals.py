@@ -7,10 +7,16 @@ numbered 1, 2, 3 … without gaps, in batches: a batch is one row, put once, tha
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
-from stepwell.core.ids import check_key, check_name, run_id_for
+from pydantic import TypeAdapter
+
+from stepwell.core.ids import check_key, check_name, child_run_id, run_id_for
+from stepwell.core.payload import digest
 from stepwell.core.records import Millis, Payload
 
 #: The stream run of signals, and of starts, that name none.
@@ -45,9 +51,20 @@ def stream_key(stream: str, run: str | None) -> StreamKey:
     return StreamKey(check_name("stream", stream), check_key("stream run", run))
 
 
-def subscription_run_id(key: StreamKey, step: str) -> str:
-    """The run id of a subscription."""
-    text = f"{key.owner}:{step}"
+def run_id_of_child(
+    parent: str, child: str, generation: int, name: str, stream_run: str | None
+) -> str:
+    """The run id of a child: that of the stream run which it owns, of a subscription, or its own."""
+    if stream_run is None:
+        return child_run_id(parent, child, generation)
+    stream, _, step = name.partition("/")
+    key = StreamKey(stream, stream_run)
+    return subscription_run_id(key, step, generation) if step else key.owner
+
+
+def subscription_run_id(key: StreamKey, step: str, generation: int = 1) -> str:
+    """The run id of a subscription; each generation is another run."""
+    text = f"{key.owner}:{generation}:{step}"
     return _SUBSCRIPTION + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -145,3 +162,39 @@ class SubscriptionRow:
     types: tuple[str, ...]
     created_at: Millis
     ended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalDraft:
+    """A signal as code asks for it; payload and metadata as JSON."""
+
+    key: StreamKey
+    type: str
+    payload: str
+    metadata: str | None = None
+    idempotency_key: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """What tells it apart from another signal; not the time."""
+        return digest(json.dumps([*self.key, self.type, self.payload, self.metadata]))
+
+    def signal_id(self, otherwise: str) -> str:
+        """Its id: that of its sender's key, or the given one."""
+        key = self.idempotency_key
+        return otherwise if key is None else keyed_signal_id(self.key, key)
+
+
+@cache
+def _numbered() -> TypeAdapter[tuple[NumberedSignal, ...]]:
+    return TypeAdapter(tuple[NumberedSignal, ...])
+
+
+def dump_numbered(signals: Iterable[NumberedSignal]) -> str:
+    """Signals with their numbers, as JSON."""
+    return _numbered().dump_json(tuple(signals), exclude_none=True).decode()
+
+
+def load_numbered(text: str) -> tuple[NumberedSignal, ...]:
+    """The signals that `dump_numbered` was given."""
+    return _numbered().validate_json(text)

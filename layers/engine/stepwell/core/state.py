@@ -7,7 +7,7 @@ long history quadratic. It never reads a clock: events carry their time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from stepwell.core import events as e
 from stepwell.core import stream_state
@@ -54,6 +54,7 @@ class RunState:
         "requests",
         "result",
         "snapshot",
+        "snapshot_at",
         "started",
         "status",
         "steps",
@@ -89,6 +90,7 @@ class RunState:
         self.polls: set[str] = set()
         self.subscription: Subscription | None = None
         self.snapshot = 0
+        self.snapshot_at: Millis = 0
         self.result: Payload | None = None
         self.error: Failure | None = None
 
@@ -96,6 +98,11 @@ class RunState:
     def terminal(self) -> bool:
         """Whether the run has ended."""
         return self.status not in (None, "running")
+
+    @property
+    def length(self) -> int:
+        """Events since the beginning, or since the last snapshot."""
+        return self.last - self.snapshot
 
     def open_children(self) -> list[ChildState]:
         """Children that have not ended, as far as this run knows."""
@@ -291,6 +298,30 @@ def fold(events: Iterable[e.Event], before: int = 0) -> RunState:
     for event in events:
         state.apply(event)
     return state
+
+
+def fold_commits(commits: Sequence[e.Commit]) -> RunState:
+    """The state after a log, or the part of one that begins with a snapshot."""
+    before = commits[0].first - 1 if commits else 0
+    return fold((event for commit in commits for event in commit.events), before)
+
+
+def numbered(commits: Iterable[e.Commit]) -> Iterator[tuple[int, e.Event]]:
+    """The events of a log with their numbers."""
+    for commit in commits:
+        yield from enumerate(commit.events, commit.first)
+
+
+def is_of(state: RunState, identity: str) -> bool:
+    """Whether something belongs to what the run does now: of a subscription, to the signal under
+    way. What belonged to one before has nobody who would ask for it."""
+    known = state.subscription
+    if known is None:
+        return True
+    if known.current is None:
+        return False
+    scope = handling_id(known.current.sequence)
+    return identity.startswith((f"{scope}/", f"{scope}."))
 
 
 def _run_started(state: RunState, event: e.RunStarted) -> None:

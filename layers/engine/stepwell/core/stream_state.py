@@ -219,6 +219,8 @@ def _asked(known: Subscription, request_id: str) -> Subscription:
 def snapshot_taken(state: RunState, event: s.SubscriptionSnapshot) -> None:
     """The log may be read from here on; where it is, this is all that came before."""
     state.snapshot = state.last + 1
+    state.snapshot_at = event.at
+    state.volume = 0
     if state.status is None:
         held = _snapshots().validate_json(event.state)
         state.status = "running"

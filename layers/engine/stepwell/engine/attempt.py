@@ -27,9 +27,10 @@ from stepwell.core.overrides import overridden
 from stepwell.core.parts import StepState
 from stepwell.core.payload import codec
 from stepwell.core.records import Attention, HookRow, HookStatus, Millis, RunHeader, StepRow
-from stepwell.core.state import RunState, fold
+from stepwell.core.state import RunState, fold_commits
 from stepwell.engine.chains import GuardChain, UnknownGuard, found
 from stepwell.engine.checkpoints import expire_checkpoint
+from stepwell.engine.emitting import Outbox
 from stepwell.engine.guarding import GuardedEntry
 from stepwell.engine.journal import AttemptJournal, Fenced
 from stepwell.engine.outcomes import interrupted_event, log_failure, outcome_event
@@ -103,7 +104,7 @@ async def make_attempt(
     """Make the attempt that a message asks for, if it is to be made. See `Engine.run_attempt`."""
     attempt = received.attempt
     rows = await means.ports.store.load(attempt.run_id)
-    state = fold(event for commit in rows.commits for event in commit.events)
+    state = fold_commits(rows.commits)
     known = state.steps.get(attempt.step)
     if rows.header is None or known is None:
         return AttemptEnd.NOTHING
@@ -267,7 +268,7 @@ class _Attempt:
         if rows.header is not None and rows.header.deleted_at is not None:
             # A turn deletes what was put too late.
             await ports.queue.send(Wake(run_id=attempt.run_id, cause=self._received.claim))
-        state = fold(event for commit in rows.commits for event in commit.events)
+        state = fold_commits(rows.commits)
         await _close_left(ports, rows, state, attempt)
         return rows, state
 
@@ -365,6 +366,7 @@ class _Attempt:
             pool=means.pool,
             notifiers=means.notifiers,
             puts=Puts(),
+            outbox=Outbox(means.ports, self._header.run_id, journal),
             state=self._state,
             journal=journal,
             values=self._values,

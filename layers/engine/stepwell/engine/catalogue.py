@@ -37,13 +37,14 @@ class Publication:
 class NamedStart:
     """A start by name, checked as far as it can be: version and input to record, and its digest.
 
-    `context` is what the run's context is at first, as JSON.
+    `context` is what the run's context is at first, as JSON. `stream`: it owns a stream run.
     """
 
     version: str
     text: str
     digest: str
     context: Payload | None = None
+    stream: bool = False
 
 
 class Catalogue:
@@ -88,8 +89,8 @@ class Catalogue:
         while True:
             page = await self._ports.store.list_runs(attention="BLOCKED", limit=200, cursor=cursor)
             for header in page.items:
-                if header.workflow in causes:
-                    cause = causes[header.workflow]
+                cause = causes.get(header.workflow.partition("/")[0])
+                if cause is not None:
                     await self._ports.queue.send(Wake(run_id=header.run_id, cause=cause))
                     woken += 1
             cursor = page.cursor
@@ -117,7 +118,12 @@ class Catalogue:
         if errors:
             raise InputRejected(workflow, errors)
         schema = known.input_schema
-        return NamedStart(known.version, filled_input(given, schema), input_digest(given, schema))
+        return NamedStart(
+            known.version,
+            filled_input(given, schema),
+            input_digest(given, schema),
+            stream=known.signals is not None,
+        )
 
 
 def _is_older(workflow: PublishedWorkflow, current: PublishedWorkflow | None) -> bool:

@@ -18,8 +18,9 @@ from stepwell.authoring.context import RunContext
 from stepwell.core import events as e
 from stepwell.core.commands import CANCEL_OF_CHILD, AwaitChild, CancelChild, Command, StartChild
 from stepwell.core.definitions import ChildDefinition, WorkflowDefinition
-from stepwell.core.ids import check_note, child_run_id, keyed
+from stepwell.core.ids import check_note, keyed
 from stepwell.core.records import OnParentClose, Payload
+from stepwell.core.signals import run_id_of_child
 from stepwell.core.state import RunState
 from stepwell.engine.endings import Continues, Outcome
 from stepwell.engine.loop import DeterministicLoop, ReplayTask
@@ -38,13 +39,18 @@ from stepwell.errors import (
     Failure,
     NonDeterminismError,
     PayloadError,
+    StreamRunTaken,
     Suspended,
     UsageError,
 )
 
 #: Why a child is cancelled whose parent does not wait any more.
 LEFT = "its parent does not wait for it any more"
-_TOO_DEEP = "stepwell.errors.ChildTooDeep"
+#: What a child was refused for, and what its parent is told then.
+_REFUSED: Mapping[str, type[ChildNotStarted]] = {
+    "stepwell.errors.ChildTooDeep": ChildTooDeep,
+    "stepwell.errors.StreamRunTaken": StreamRunTaken,
+}
 
 
 @dataclass(slots=True)
@@ -118,7 +124,9 @@ class ChildCalls(RunContext):
         if self._over:
             await self._come_late()
         name = child.name
-        identity = self.loop.scope().identify(name) if key is None else keyed(name, key)
+        identity = (
+            self.loop.scope().identify(name) if key is None else self._keyed_id(keyed(name, key))
+        )
         if key is not None and identity in self._asked:
             raise UsageError(f"child {name!r}: key {key!r} is used twice in this run")
         command = StartChild(identity, digest, child, input, on_parent_close)
@@ -130,7 +138,7 @@ class ChildCalls(RunContext):
                 command,
                 f"child {identity!r} with input {digest}",
             )
-        call = ChildCall(identity, self._child_run(identity), child, on_parent_close)
+        call = ChildCall(identity, self._child_run(identity, child), child, on_parent_close)
         self._children[identity] = call
         if not self._recall(call):
             await self._wait_for(command)
@@ -155,12 +163,12 @@ class ChildCalls(RunContext):
             self._past.keep(event)
         return kept
 
-    def _child_run(self, child: str) -> str:
-        known = self._state.children.get(child)
+    def _child_run(self, identity: str, child: ChildDefinition) -> str:
+        known = self._state.children.get(identity)
         if known is not None and known.order:
             return known.run_id
-        generation = self._state.lives.child_generation(child)
-        return child_run_id(self.run_id, child, generation)
+        generation = self._state.lives.child_generation(identity)
+        return run_id_of_child(self.run_id, identity, generation, child.name, child.stream_run)
 
     def child_result(self, child: str) -> Coroutine[Any, Any, Any]:
         """Wait for the end of a child."""
@@ -299,6 +307,9 @@ class ChildCalls(RunContext):
         raise Continued
 
     @abstractmethod
+    def _keyed_id(self, identity: str) -> str: ...
+
+    @abstractmethod
     def _make(self, primitive: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]: ...
 
     @abstractmethod
@@ -339,5 +350,4 @@ def _error(event: e.ChildEnded) -> ChildError | None:
     failure = event.error or Failure("", "")
     if event.status == "failed":
         return ChildFailed(*about, failure)
-    kind = ChildTooDeep if failure.type == _TOO_DEEP else ChildNotStarted
-    return kind(*about, failure)
+    return _REFUSED.get(failure.type, ChildNotStarted)(*about, failure)

@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 from stepwell.core import events as e
 from stepwell.core.commands import CancelChild, StartChild
 from stepwell.core.failure import describe
-from stepwell.core.ids import child_run_id, derived_seed
+from stepwell.core.ids import derived_seed
 from stepwell.core.messages import CancelRun, ChildReported, Message, StartRun
 from stepwell.core.parts import ChildState
 from stepwell.core.records import ChildEnding, Parent, Payload, RunHeader, RunStatus
+from stepwell.core.signals import run_id_of_child
 from stepwell.engine.catalogue import Catalogue
 from stepwell.engine.headers import last_link, start_from_turn
 from stepwell.engine.replay import Replay
@@ -51,6 +52,8 @@ class Children:
     def __init__(self, turn: TurnContext, replay: Replay) -> None:
         self._turn = turn
         self._replay = replay
+        #: Stream runs that turned out to be another run's.
+        self._taken: list[e.ChildEnded] = []
         #: What is to be done now.
         self.ready: list[StartChild | CancelChild] = []
 
@@ -74,6 +77,10 @@ class Children:
         await _all(self._send(event) for event in recorded)
         for event in recorded:
             self._replay.feed(event)
+        for refused in [each for each in self._taken if each.child in self._replay.pending]:
+            self._turn.journal.record(refused)
+            self._replay.feed(refused)
+        self._taken.clear()
 
     def _event(
         self, command: StartChild | CancelChild, prepared: _Prepared | Failure | None
@@ -84,7 +91,8 @@ class Children:
                 at=at, child=command.child, name=command.name, reason=command.reason
             )
         generation = self._turn.state.lives.child_generation(command.id)
-        name, run_id = command.child.name, child_run_id(self._turn.run_id, command.id, generation)
+        name, stream_run = command.child.name, command.child.stream_run
+        run_id = run_id_of_child(self._turn.run_id, command.id, generation, name, stream_run)
         if not isinstance(prepared, _Prepared):
             return e.ChildEnded(
                 at=at, child=command.id, name=name, run_id=run_id, status="refused", error=prepared
@@ -98,12 +106,15 @@ class Children:
             version=prepared.version,
             input=prepared.input,
             on_parent_close=None if command.on_parent_close == "cancel" else "abandon",
+            stream_run=stream_run,
         )
 
     async def _send(self, event: e.ChildStarted | e.ChildCancelRequested | e.ChildEnded) -> None:
         child = self._turn.state.children[event.child]
         if isinstance(event, e.ChildStarted):
-            await _start(self._turn, child)
+            standing = await _start(self._turn, child)
+            if _is_taken(self._turn, child, standing):
+                self._taken.append(_refused(self._turn, child))
         elif isinstance(event, e.ChildCancelRequested):
             await _cancel(self._turn, child, child.reason)
 
@@ -129,7 +140,24 @@ def _depth(turn: TurnContext) -> int:
     return 1 if parent is None else parent.depth + 1
 
 
-async def _start(turn: TurnContext, child: ChildState) -> None:
+def _is_taken(turn: TurnContext, child: ChildState, header: RunHeader) -> bool:
+    """Whether a child was to own a stream run that another run started."""
+    return child.stream_run is not None and header.parent != _link(turn, child)
+
+
+def _refused(turn: TurnContext, child: ChildState) -> e.ChildEnded:
+    message = f"stream run {child.stream_run!r} of {child.name!r} is that of another run"
+    return e.ChildEnded(
+        at=turn.journal.now(),
+        child=child.id,
+        name=child.name,
+        run_id=child.run_id,
+        status="refused",
+        error=Failure("stepwell.errors.StreamRunTaken", message),
+    )
+
+
+async def _start(turn: TurnContext, child: ChildState) -> RunHeader:
     message = StartRun(
         run_id=child.run_id,
         workflow=child.name,
@@ -140,8 +168,9 @@ async def _start(turn: TurnContext, child: ChildState) -> None:
         seed=derived_seed(turn.header.seed, child.run_id),
         created_at=child.since,
         parent=_link(turn, child),
+        stream_run=child.stream_run,
     )
-    await start_from_turn(turn.ports, message)
+    return await start_from_turn(turn.ports, message)
 
 
 def _link(turn: TurnContext, child: ChildState) -> Parent:
@@ -217,6 +246,8 @@ async def _ending(
         return e.ChildEnded(
             at=turn.time, child=child.id, name=child.name, run_id=child.run_id, status="missing"
         )
+    if _is_taken(turn, child, header):
+        return _refused(turn, child)
     ending = _ENDINGS.get(header.status)
     if ending is None:
         return None

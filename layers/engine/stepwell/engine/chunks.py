@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.core.records import Chunk
-from stepwell.core.state import fold
+from stepwell.core.state import fold_commits
 from stepwell.engine.headers import found_run
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Ports
@@ -73,7 +73,7 @@ class Chunks:
     async def _step_ended(self, run_id: str, step: str) -> bool:
         rows = await self._ports.store.load(run_id)
         found_run(rows.header, run_id)
-        state = fold(event for commit in rows.commits for event in commit.events)
+        state = fold_commits(rows.commits)
         known = state.steps.get(step)
         return state.terminal or (
             known is not None and known.status in ("completed", "failed", "cancelled")

@@ -205,6 +205,7 @@ def _template(turn: TurnContext, known: MapState) -> MapItem:
         guards=turn.state.guards,
         inbox=bool(turn.state.inbox),
         retried=turn.state.lives.retried > 0,
+        stream_run=turn.header.stream_run,
     )
 
 

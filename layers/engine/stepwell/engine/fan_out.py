@@ -71,6 +71,9 @@ class FanOut(RunContext):
     _early: dict[str, e.Event]
 
     @abstractmethod
+    def _keyed_id(self, identity: str) -> str: ...
+
+    @abstractmethod
     async def _come_late(self) -> NoReturn:
         """End the code that asks though the pass is over."""
 
@@ -250,7 +253,9 @@ class FanOut(RunContext):
         self, definition: StepDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str
     ) -> KeyedStep:
         """Ask for a step with a key, or join the call that did. Raises `KeyConflict`."""
-        command = self._command(keyed_step(definition.name, key), definition, args, kwargs)
+        command = self._command(
+            self._keyed_id(keyed_step(definition.name, key)), definition, args, kwargs
+        )
         call = self._keyed.get(key)
         if call is None:
             self._ask(command)

@@ -56,7 +56,9 @@ class Growth:
                 self._exceed("steps", limits.steps, self._steps)
                 return
         more = len(self._pending) + len(self._announced)
-        if state.last + more > limits.events or (state.volume + more * _LEAST_BYTES > limits.bytes):
+        if state.length + more > limits.events or (
+            state.volume + more * _LEAST_BYTES > limits.bytes
+        ):
             self._look_again()
 
     def _look_again(self) -> None:
@@ -74,8 +76,8 @@ class Growth:
         }
         more = len(pending) + len(self._announced)
         least = state.volume + more * _LEAST_BYTES
-        if state.last + more > limits.events:
-            self._exceed("events", limits.events, state.last + more)
+        if state.length + more > limits.events:
+            self._exceed("events", limits.events, state.length + more)
         elif least > limits.bytes:
             self._exceed("bytes", limits.bytes, least)
 
@@ -94,7 +96,7 @@ class Extent:
     @classmethod
     def of(cls, state: RunState) -> Extent:
         """How large it is now."""
-        return cls(state.last, state.volume, len(state.steps))
+        return cls(state.length, state.volume, len(state.steps))
 
 
 def warn(

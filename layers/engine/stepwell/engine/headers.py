@@ -40,14 +40,17 @@ def found_run(header: RunHeader | None, run_id: str) -> RunHeader:
     return header
 
 
-async def start_from_turn(ports: Ports, message: StartRun) -> None:
+async def start_from_turn(ports: Ports, message: StartRun) -> RunHeader:
     """Start a run that a turn asks for, whose event is durable: the row, then the message.
+
+    Returns the header that stands.
 
     A turn is taken again until it has done both, so the row may come first, as it may not from a
     caller.
     """
-    await ports.store.put_header(header_of(message))
+    standing = await ports.store.put_header(header_of(message))
     await ports.queue.send(message)
+    return standing
 
 
 async def chain_of(ports: Ports, run_id: str) -> tuple[RunHeader, ...]:

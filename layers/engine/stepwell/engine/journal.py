@@ -49,6 +49,8 @@ class Journal:
         self.loaded = state.last
         #: The number of the last event that must be durable before an effect.
         self._needed = 0
+        #: Where it is a list, all that is recorded from then on.
+        self.recent: list[Event] | None = None
         #: The number of the last event that is more than the start.
         self._told = 0
         self._commits = 0
@@ -70,6 +72,8 @@ class Journal:
         """
         self.state.apply(event)
         self._buffer.append(event)
+        if self.recent is not None:
+            self.recent.append(event)
         if type(event) is RunStarted:
             return
         self._told = self.state.last

@@ -30,10 +30,11 @@ from stepwell.core.overrides import overridden
 from stepwell.core.parts import StepState
 from stepwell.core.payload import codec, digest
 from stepwell.core.records import HookRow, Millis, Payload, RunHeader, RunStatus
-from stepwell.core.state import RunState, fold
+from stepwell.core.state import RunState, fold_commits
 from stepwell.engine.attempt import AttemptEnd, Means
 from stepwell.engine.chains import GuardChain, UnknownGuard, found
 from stepwell.engine.checkpoints import expire_checkpoint
+from stepwell.engine.emitting import Outbox
 from stepwell.engine.guarding import GuardedEntry
 from stepwell.engine.journal import AttemptJournal, Fenced
 from stepwell.engine.outcomes import interrupted_event, log_failure, outcome_event
@@ -236,6 +237,9 @@ class _Work:
                 await means.ports.store.decide_hook(hook.run_id, hook.hook_id, closing(now))
                 raise Fenced(f"nobody waits for item {self._id!r} any more")
 
+        journal = AttemptJournal(
+            means.ports.store, means.ports.clock, key.run_id, message_id, state
+        )
         return TurnContext(
             header=header,
             ports=means.ports,
@@ -243,10 +247,9 @@ class _Work:
             pool=means.pool,
             notifiers=means.notifiers,
             puts=Puts(),
+            outbox=Outbox(means.ports, key.run_id, journal),
             state=state,
-            journal=AttemptJournal(
-                means.ports.store, means.ports.clock, key.run_id, message_id, state
-            ),
+            journal=journal,
             values=self._values,
             rows={},
             steps={},
@@ -265,7 +268,7 @@ class _Work:
         The log is read only for items of runs that have an inbox, or were retried.
         """
         rows = await turn.ports.store.load(turn.run_id)
-        state = fold(event for commit in rows.commits for event in commit.events)
+        state = fold_commits(rows.commits)
         turn.state.lives = state.lives
         turn.state.inbox.update(state.inbox)
         turn.texts.update(await self._values.texts(state.inbox.values()))
@@ -362,6 +365,7 @@ def _header_of(item: MapItem, now: Millis) -> RunHeader:
         seed="",
         created_at=now,
         updated_at=now,
+        stream_run=item.stream_run,
     )
 
 

@@ -11,7 +11,9 @@ from stepwell.core.commands import (
     CANCEL_OF_CHILD,
     CancelChild,
     Command,
+    EmitSignal,
     OpenHook,
+    PollInbox,
     RunStep,
     StartMap,
     StartTimer,
@@ -42,4 +44,8 @@ def kind_of(command: Command) -> str:
         return "hook"
     if isinstance(command, StartTimer):
         return "timer"
+    if isinstance(command, EmitSignal):
+        return "signal"
+    if isinstance(command, PollInbox):
+        return "poll"
     return CANCEL_OF_CHILD if isinstance(command, CancelChild) else "child"

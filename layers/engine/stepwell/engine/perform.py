@@ -18,7 +18,9 @@ from stepwell.core.commands import (
     AwaitChild,
     CancelChild,
     Command,
+    EmitSignal,
     OpenHook,
+    PollInbox,
     RunStep,
     StartChild,
     StartMap,
@@ -42,6 +44,7 @@ from stepwell.engine.outcomes import (
     outcome_event,
 )
 from stepwell.engine.replay import Replay
+from stepwell.engine.signal_calls import SignalCalls
 from stepwell.engine.step_runner import Broken, Done, EntryOutcome, StepEntry
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import LimitExceeded, PayloadError
@@ -63,6 +66,7 @@ class Performer:
         self._entries: dict[str, StepEntry] = {}
         self._openings = Openings(turn, replay, fraction, self._report, self._place)
         self._children = Children(turn, replay)
+        self._signals = SignalCalls(turn, replay)
         self._ready: list[RunStep] = []
         self._lanes = Lanes()
         #: Dispatched maps that begin, or whose messages may be lost.
@@ -110,7 +114,7 @@ class Performer:
                 self._take_withdrawn()
             fresh, self._replay.fresh = self._replay.fresh, []
             for command in fresh:
-                if command.id in self._replay.pending:
+                if command.id in self._replay.pending or isinstance(command, EmitSignal):
                     self._place(command)
             if self._replay.remarks.fresh:
                 self.record_remarks()
@@ -119,6 +123,11 @@ class Performer:
                 break
             if self._alarms and self._ring():
                 continue
+            if self._signals.ready:
+                await self._signals.perform()
+                continue
+            if self._turn.outbox.waits:
+                await self._turn.outbox.send()
             if self._children.ready:
                 await self._children.perform()
                 continue
@@ -150,6 +159,10 @@ class Performer:
             return
         elif isinstance(command, OpenHook):
             begins = self._openings.begins(command)
+        elif isinstance(command, EmitSignal | PollInbox):
+            self._growth.ask(command)
+            self._signals.ready.append(command)
+            return
         elif not isinstance(command, StartTimer):
             self._place_child(command)
             return

@@ -89,4 +89,8 @@ class Refusing(RunContext):
             return "map"
         if identity in self._state.children:
             return "child"
+        if identity in self._state.emits:
+            return "signal"
+        if identity in self._state.polls:
+            return "poll"
         return "timer" if identity in self._state.timers else None

@@ -31,6 +31,7 @@ from stepwell.core.map_outcomes import load_outcomes
 from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
 from stepwell.engine.child_calls import ChildCall, ChildCalls
+from stepwell.engine.emitting import Emitting
 from stepwell.engine.endings import Blocked, Cancelled, Outcome, Parked, Raised, Returned
 from stepwell.engine.fan_out import FAILED, NO_INPUT, FanOut, kept, outcome_of
 from stepwell.engine.frames import warn_of_swallower
@@ -65,12 +66,13 @@ _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 UNSET: Any = object()
 
 
-class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
+class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened, Emitting):
     """One pass of a workflow over its history, and on from there.
 
     `state` is the fold of the whole log so far; it is looked at, never changed. `texts` holds the
     JSON of values that the log keeps as blobs, by reference. `grace` is how long, in seconds, the
-    thread of a `def` workflow may take to end when its pass is over.
+    thread of a `def` workflow may take to end when its pass is over. `scope` is what all ids begin
+    with.
     """
 
     def __init__(
@@ -81,11 +83,14 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         texts: Mapping[Payload, str],
         *,
         grace: float = 2.0,
+        scope: str = "",
     ) -> None:
         assert state.started is not None
+        self._scope = scope
         self.run_id = run_id
         self.blocking = workflow.colour == "sync"
         self.pending: dict[str, Pending] = {}
+        self.stream_run = state.started.stream_run
         #: Commands that were asked for, and those not waited for any more, since last taken.
         self.fresh: list[Command] = []
         self.withdrawn: list[Command] = []
@@ -101,6 +106,8 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         self._asked: dict[str, str | None] = {}
         self._history: Sequence[e.Event] = ()
         self._over = False
+        #: Events of the log that stand between the start and the history.
+        self.skipped = 0
         self._past = Past()
         self._late = 0
         self._primitives = Primitives()
@@ -127,7 +134,7 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
             main: Coroutine[Any, Any, Any] = self._thread.drive()
         else:
             main = function(*args, **kwargs)
-        return self.loop._new_task(main, Scope(""), "workflow", context)
+        return self.loop._new_task(main, Scope(self._scope), "workflow", context)
 
     def run(self, history: Sequence[e.Event], *, recorded: int | None = None) -> None:
         """Begin, and feed the whole history. `outcome` or `pending` then says what is next.
@@ -138,7 +145,7 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         self._history = history
         left = (len(history) if recorded is None else recorded) - 1  # code comes after the start
         if self._lives.retried:
-            history = self._lives.effective(history)
+            history = self._lives.effective(history, self.skipped)
         if self._state.epoch:
             history = self._begin_again(history)
             left -= self._state.epoch - 1
@@ -226,7 +233,9 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         """What is recorded of this run and was not asked for, so far."""
         state = self._state
         hooks = (hook.id for hook in state.hooks.values() if not hook.step)
-        recorded = chain(state.maps, state.steps, state.timers, state.children, hooks)
+        recorded = chain(
+            state.maps, state.steps, state.timers, state.children, hooks, state.emits, state.polls
+        )
         asked, past, kept = self._asked, self._past.known, self._lives.kept
         return (each for each in recorded if not (each in asked or each in past or each in kept))
 
@@ -479,7 +488,11 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
     async def _sleep(self, due: Millis, name: str, key: str | None) -> None:
         if self._over:
             await self._come_late()
-        identity = self.loop.scope().identify(name) if key is None else keyed_step(name, key)
+        identity = (
+            self.loop.scope().identify(name)
+            if key is None
+            else self._keyed_id(keyed_step(name, key))
+        )
         if key is not None and identity in self._asked:
             raise KeyConflict(key, f"{name!r} was waited for with it before")
         known = self._state.timers.get(identity)
@@ -524,13 +537,19 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened):
         if self._over:
             await self._come_late()
         name = definition.name
-        identity = self.loop.scope().identify(name) if key is None else keyed(name, key)
+        identity = (
+            self.loop.scope().identify(name) if key is None else self._keyed_id(keyed(name, key))
+        )
         identity = self._lives.hook_id(identity, None)
         if key is not None and identity in self._asked:
             raise HookError(identity, name, f"key {key!r} is used twice in this run")
         command = OpenHook(identity, definition)
         self._ask(command)
         return await self._wait_for(command)
+
+    def _keyed_id(self, identity: str) -> str:
+        """The id that a key gives, among those of this code."""
+        return f"{self._scope}/{identity}" if self._scope else identity
 
     def now(self) -> Millis:
         """The run's time."""
@@ -579,6 +598,7 @@ _DELIVERED: dict[str, Callable[[Replay, Any, Any], None]] = {
     "HookClosed": Replay._hook_closed,
     "TimerFired": Replay._timer_fired,
     "InboxReceived": Replay._receive,
+    "InboxPolled": Replay._inbox_polled,
     "ChildStarted": Replay._child_started,
     "ChildCancelRequested": Replay._child_cancel_requested,
     "ChildEnded": Replay._child_ended,

@@ -20,8 +20,8 @@ from stepwell.core.failure import describe
 from stepwell.core.messages import Continue
 from stepwell.core.parts import Alarm
 from stepwell.core.records import Attention, HookStatus, Millis, RunHeader, RunStatus, Wait
-from stepwell.core.state import fold
-from stepwell.engine import children, continuing, dispatched_maps, hooks
+from stepwell.core.state import fold_commits
+from stepwell.engine import children, continuing, dispatched_maps, hooks, noting
 from stepwell.engine.deletion import erase
 from stepwell.engine.dispatch import call_off
 from stepwell.engine.endings import Cancelled, Continues, Outcome, Raised, Returned
@@ -51,14 +51,7 @@ async def finish(
 
     The timer is dropped last. Only what came of code needs its workflow, for the types of values.
     """
-    await call_off(
-        turn, [(step.id, step.order) for step in turn.state.steps.values() if step.order]
-    )
-    open_maps = [
-        each for each in turn.state.maps.values() if each.dispatched and each.status == "started"
-    ]
-    await dispatched_maps.call_off(turn, [*open_maps, *dispatched_maps.called_off(turn)])
-    await _close_rows(turn)
+    await drop_open(turn)
     turn.journal.record(await _last_event(turn, workflow, outcome))
     await turn.journal.flush()
     await write_header(turn)
@@ -67,9 +60,23 @@ async def finish(
         await turn.ports.timers.cancel(turn.run_id, before.wait_id, before.arm)
 
 
+async def drop_open(turn: TurnContext) -> None:
+    """Call off what was dispatched, and close the rows that are open: nobody will ask for them."""
+    await call_off(
+        turn, [(step.id, step.order) for step in turn.state.steps.values() if step.order]
+    )
+    open_maps = [
+        each for each in turn.state.maps.values() if each.dispatched and each.status == "started"
+    ]
+    await dispatched_maps.call_off(turn, [*open_maps, *dispatched_maps.called_off(turn)])
+    await _close_rows(turn)
+
+
 async def tell_others(turn: TurnContext) -> None:
     """Tell other runs that this one has ended: its children, and its parent or its successor."""
     await children.close(turn)
+    if turn.state.subscription is not None:
+        await noting.unsubscribe(turn)
     if turn.state.continued is not None:
         await continuing.start_next(turn)
     else:
@@ -96,7 +103,7 @@ async def close_behind(turn: TurnContext) -> None:
     if rows.header is not None and rows.header.deleted_at is not None:
         await erase(turn.ports, rows.header, rows.commits)
         return
-    if not fold(event for commit in rows.commits for event in commit.events).terminal:
+    if not fold_commits(rows.commits).terminal:
         return
     turn.rows.update({row.hook_id: row for row in rows.hooks})
     await close_late(turn)
@@ -190,6 +197,7 @@ async def suspend(turn: TurnContext, before: Alarm | None, note: Attention | Non
     """Leave the run waiting: events, then the timer, then the header."""
     await turn.journal.flush()
     await set_alarm(turn, before, turn.state.next_alarm())
+    await noting.tell_parent(turn)
     await write_header(turn, note)
 
 
@@ -272,6 +280,7 @@ async def write_header(
     turn: TurnContext, attention: Attention | None = None, *, last_event: int | None = None
 ) -> None:
     """Make the header agree with the log, up to an event. Writes nothing if it does."""
+    await turn.outbox.send()
     header, state = turn.header, turn.state
     assert state.status is not None
     waits = () if state.terminal else state.waits()
@@ -289,6 +298,8 @@ async def write_header(
         attributes=write_attributes(state.attributes) if state.attributes else None,
         continued_to=None if state.continued is None else state.continued.next,
         kept_until=_kept_until(turn, status),
+        snapshot=state.snapshot,
+        subscription=noting.glance(state.subscription),
     )
     if agreeing != header:
         await _update(turn, replace(agreeing, updated_at=turn.ports.clock.now()))

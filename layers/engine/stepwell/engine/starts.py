@@ -14,6 +14,7 @@ from stepwell.core.ids import run_id_for
 from stepwell.core.messages import StartRun
 from stepwell.core.payload import codec, digest
 from stepwell.core.records import Guards, Payload, RunHeader
+from stepwell.core.signals import DEFAULT_RUN
 from stepwell.engine.catalogue import NamedStart
 from stepwell.engine.headers import header_of
 from stepwell.engine.ports import Ports
@@ -41,12 +42,14 @@ class Starts:
     async def start(
         self, workflow: str, start: NamedStart, options: StartOptions
     ) -> tuple[str, bool]:
-        """The run's id, and whether an earlier start had made it.
+        """The run's id, and whether an earlier start had made it. A stream run's name is its key.
 
         Raises `PayloadError`, `RunDeleted`, and `IdempotencyConflict` when the key was used with
         another input.
         """
         key = options.idempotency_key
+        if start.stream and key is None:
+            key = DEFAULT_RUN
         run_id = self._ports.ids.new_id() if key is None else run_id_for(workflow, key)
         if key is not None:
             known = await self._ports.store.get_header(run_id)
@@ -65,6 +68,7 @@ class Starts:
             tags=options.tags,
             context=start.context,
             guards=options.guards,
+            stream_run=key if start.stream else None,
         )
         await self._ports.queue.send(message)
         standing = await self._ports.store.put_header(header_of(message))

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
@@ -30,8 +31,10 @@ from stepwell.core.ids import counted, keyed
 from stepwell.core.inbox import Inbox
 from stepwell.core.payload import codec
 from stepwell.core.records import Checkpoint, Millis, Payload
+from stepwell.core.signals import SentSignal, SignalDraft
 from stepwell.engine import hooks
 from stepwell.engine.checkpoints import standing_checkpoint, take_over
+from stepwell.engine.emitting import send_from_step
 from stepwell.engine.journal import Fenced
 from stepwell.engine.output import Output
 from stepwell.engine.ports import TransientError
@@ -39,6 +42,7 @@ from stepwell.engine.threads import in_thread
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import (
     AmbiguousHook,
+    DurationLike,
     Failure,
     HookError,
     HookTimeout,
@@ -137,6 +141,7 @@ class StepEntry(StepContext):
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._counts: dict[str, int] = {}
+        self._emitted = 0
         self._opening: set[asyncio.Event] = set()
         self._taken: set[str] = set()
         self._answers: frozenset[str] = frozenset()
@@ -271,6 +276,21 @@ class StepEntry(StepContext):
         if snapshot is None:
             raise UsageError("this run has no context: declare @workflow(context=YourModel)")
         return snapshot.codec.decode(snapshot.text)
+
+    @property
+    def stream_run(self) -> str | None:
+        """The stream run that the step's run owns or subscribes to."""
+        return self._turn.header.stream_run
+
+    async def emit(
+        self, draft: SignalDraft, when: DurationLike | datetime | None = None
+    ) -> SentSignal:
+        """Emit a signal, now or at a time; the same one from every attempt of the step."""
+        self._check_open()
+        self._emitted += 1
+        place = f"{self.step_id}>{self._emitted}"
+        sent: SentSignal = await self._port(send_from_step(self._turn, draft, place, when))
+        return sent
 
     @property
     def cancelled(self) -> bool:

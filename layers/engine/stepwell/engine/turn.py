@@ -22,22 +22,24 @@ from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.messages import Continue, MapItem, Message, StepMessage, Wake
 from stepwell.core.parts import Alarm
 from stepwell.core.records import Millis, RunHeader
-from stepwell.core.state import RunState, fold
-from stepwell.engine import continuing, control, opening, settle
+from stepwell.core.state import RunState, fold_commits, is_of, numbered
+from stepwell.engine import continuing, control, opening, settle, subscriptions
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
+from stepwell.engine.emitting import Outbox
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised, TurnEnd
 from stepwell.engine.growth import Extent, warn
 from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.map_items import make_item
-from stepwell.engine.perform import FRESH, Performer
+from stepwell.engine.noting import note_of
+from stepwell.engine.passes import passed, time_to_stop
 from stepwell.engine.ports import Ports, RunRows
 from stepwell.engine.puts import Puts
 from stepwell.engine.recording import record_decided
 from stepwell.engine.replay import Replay
 from stepwell.engine.settings import Settings
 from stepwell.engine.threads import ThreadPool
-from stepwell.engine.turn_context import TurnContext
+from stepwell.engine.turn_context import Stale, TurnContext
 from stepwell.engine.values import Values, payloads_of
 from stepwell.errors import DefinitionError, PayloadError
 
@@ -132,8 +134,9 @@ class Engine:
             return TurnEnd.PAUSED
         if turn.header.paused:
             turn = await control.lift(turn)
-        workflow = self._registry.workflow(turn.header.workflow)
-        if workflow is None:
+        name = turn.header.workflow
+        workflow, step = self._registry.workflow(name), self._registry.stream_step(name)
+        if workflow is None and step is None:
             reason = f"workflow {turn.header.workflow!r} is not registered here"
             return await _block(turn, reason, before)
         if turn.state.guards is not None:
@@ -141,6 +144,9 @@ class Engine:
                 turn = replace(turn, guards=found(turn.state.guards, self._registry.guard))
             except UnknownGuard as error:
                 return await _block(turn, str(error), before)
+        if step is not None and turn.state.subscription is not None:
+            return await subscriptions.go_on(turn, step, log, before, self._fraction)
+        assert workflow is not None
         return await self._replay(turn, workflow, log, before)
 
     async def run_attempt(
@@ -191,10 +197,14 @@ class Engine:
         rows: RunRows,
     ) -> TurnContext:
         ports = self.ports
-        state = fold(event for commit in rows.commits for event in commit.events)
+        state = fold_commits(rows.commits)
         turn_id = ports.ids.new_id()
         time = reference_time(delivered.message, ports.clock.now())
         left, now = delivered.time_left, asyncio.get_running_loop().time()
+        journal = Journal(ports.store, ports.clock, header.run_id, turn_id, state, not_before=time)
+        outbox = Outbox(ports, header.run_id, journal)
+        if header.last_event < state.last:
+            outbox.put_unsent(numbered(rows.commits), header.last_event)
         return TurnContext(
             header=header,
             ports=ports,
@@ -202,13 +212,12 @@ class Engine:
             pool=self._pool,
             notifiers=self._notifiers,
             puts=Puts(),
+            outbox=outbox,
             state=state,
-            journal=Journal(
-                ports.store, ports.clock, header.run_id, turn_id, state, not_before=time
-            ),
+            journal=journal,
             values=Values(ports.blobs, self.settings.sizes, header.run_id),
-            rows={row.hook_id: row for row in rows.hooks},
-            steps={row.step: row for row in rows.steps},
+            rows={row.hook_id: row for row in rows.hooks if is_of(state, row.hook_id)},
+            steps={row.step: row for row in rows.steps if is_of(state, row.step)},
             inbox={row.entry_id: row for row in rows.inbox},
             time=time,
             message_id=delivered.message_id,
@@ -216,6 +225,11 @@ class Engine:
             settled=_is_settled(delivered, header, state),
             ends_at=None if left is None else now + self.settings.usable(left) / 1000,
             idle=delivered.message.idle if isinstance(delivered.message, Continue) else 0,
+            told=note_of(state),
+            stale=Stale(
+                tuple(row.hook_id for row in rows.hooks if not is_of(state, row.hook_id)),
+                tuple(row.step for row in rows.steps if not is_of(state, row.step)),
+            ),
         )
 
     async def _replay(
@@ -236,25 +250,9 @@ class Engine:
         except (PayloadError, DefinitionError) as error:
             return await self._input_unfit(turn, workflow, error, before)
         replay.journal_dir = self.settings.journal_dir
-        performer = Performer(turn, replay, self._fraction)
-        try:
-            replay.run(history, recorded=turn.journal.loaded)
-            held = await self._perform(turn, replay, performer)
-            if not isinstance(replay.outcome, Blocked):
-                performer.record_remarks()
-            await performer.stop()
-            await turn.puts.settle()
-            end = await self._settle(turn, workflow, replay, before, held=held)
-            await performer.expire_checkpoints()
-            return end
-        finally:
-            try:
-                await performer.stop()
-                await turn.puts.close()
-            finally:
-                # Also when this turn is cancelled: code that were collected later would run its
-                # cleanup outside of its run.
-                replay.unwind()
+        recorded, stop_at = turn.journal.loaded, time_to_stop(turn)
+        async with passed(turn, replay, history, recorded, self._fraction, stop_at=stop_at) as held:
+            return await self._settle(turn, workflow, replay, before, held=held)
 
     async def _input_unfit(
         self,
@@ -269,27 +267,6 @@ class Engine:
             return await _block(turn, reason, before)
         await settle.finish(turn, workflow, Raised(error), before)
         return TurnEnd.ENDED
-
-    async def _perform(self, turn: TurnContext, replay: Replay, performer: Performer) -> bool:
-        """Perform and feed until nothing is left to do now. Whether steps were held back."""
-        loop = asyncio.get_running_loop()
-        now, most = loop.time(), turn.settings.turn_time / 1000
-        if turn.ends_at is not None:
-            most = min(most, (turn.ends_at - now) * FRESH)
-        stop_at = now + most
-        while replay.outcome is None:
-            new_steps = loop.time() < stop_at and not performer.cancelled
-            held = await performer.begin(new_steps=new_steps)
-            if replay.outcome is not None:
-                break
-            if not performer.busy:
-                return held
-            if turn.journal.needs_flush and not performer.reported:
-                # Nothing else to do: outcomes must not wait for the slowest of their siblings.
-                await turn.journal.flush()
-            await performer.wait()
-            await performer.take_reports()
-        return False
 
     @staticmethod
     async def _settle(

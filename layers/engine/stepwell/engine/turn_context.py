@@ -8,12 +8,21 @@ from dataclasses import dataclass, field
 from stepwell.core.records import HookRow, InboxRow, Millis, Payload, RunHeader, StepRow
 from stepwell.core.state import RunState
 from stepwell.engine.chains import GuardChain
+from stepwell.engine.emitting import Outbox
 from stepwell.engine.journal import Journal
 from stepwell.engine.ports import Ports
 from stepwell.engine.puts import Puts
 from stepwell.engine.settings import Settings
 from stepwell.engine.threads import ThreadPool
 from stepwell.engine.values import Values
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Ids of rows that a subscription has left behind."""
+
+    hooks: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +39,9 @@ class TurnContext:
     the turns in a row before this one that handed over and had recorded nothing. `confirm` is
     called with each row of a hook that was put, before anybody is told of it; it raises when nobody
     waits for that hook any more. None in a turn: there the log's own fence tells.
+    `outbox` holds signals that are to be sent. `stale` are rows of signals that a
+    subscription has handled. `told` is what the run's parent was told that it
+    waits for, if the last turn got to its end.
     `guards` are those of the run's steps, None without. `inbox` holds the entries of the inbox by
     id; `texts` the JSON of values in it that are kept as blobs.
     """
@@ -40,6 +52,7 @@ class TurnContext:
     pool: ThreadPool
     notifiers: ThreadPool
     puts: Puts
+    outbox: Outbox
     state: RunState
     journal: Journal
     values: Values
@@ -53,6 +66,8 @@ class TurnContext:
     idle: int = 0
     confirm: Callable[[HookRow], Awaitable[None]] | None = None
     guards: GuardChain | None = None
+    told: str | None = None
+    stale: Stale = Stale()
     inbox: dict[str, InboxRow] = field(default_factory=dict)
     texts: dict[Payload, str] = field(default_factory=dict)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
-from stepwell.core.events import Event, MapEnded
+from stepwell.core.events import Event, InboxPolled, MapEnded, SignalTaken
 from stepwell.core.map_outcomes import references_in
 from stepwell.core.payload import Sizes, blob_hash, check_size, pack, unpack
 from stepwell.core.records import (
@@ -112,5 +112,9 @@ def payloads_of(
             found.append(value)
         elif isinstance(event, MapEnded) and event.outcomes is not None:
             found += event.outcomes
+        elif isinstance(event, InboxPolled):
+            found.append(event.signals)
+        if isinstance(event, SignalTaken) and event.metadata is not None:
+            found.append(event.metadata)
     found += [row.payload for row in rows if row.payload is not None]
     return found

@@ -27,13 +27,14 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 from pydantic import ValidationError
 
 from stepwell.adapters.local.clock import SeededIds, SkippingClock
+from stepwell.adapters.local.signal_queue import SignalDelivery
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import Registry, registry
 from stepwell.client import InboxEntry, OutputChunk, PendingHook, Recorded, Resumed, RunHandle
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.durations import to_millis
-from stepwell.core.messages import Message, StepMessage, load_attempt, load_message
+from stepwell.core.messages import Message, StepMessage, load_attempt, load_message, load_signal
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis, RunHeader
 from stepwell.core.tokens import Keyring
@@ -41,6 +42,7 @@ from stepwell.engine.attempt import AttemptEnd, StepBusy
 from stepwell.engine.endings import TurnEnd
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, TransientError
+from stepwell.engine.sequencing import Sequencer
 from stepwell.engine.settings import Limits, Settings
 from stepwell.engine.turn import Engine
 from stepwell.errors import DurationLike
@@ -241,6 +243,11 @@ class Environment:
 
     async def _take_turn(self) -> bool:
         await self._local.timers.fire_due(self._local.queue)
+        await self._local.signal_timers.fire_due(self._local.signal_queue)
+        signals = await self._local.signal_queue.receive()
+        if signals is not None:
+            await self._sequence(signals)
+            return True
         delivery = await self._local.queue.receive()
         if delivery is not None:
             await self._work(delivery)
@@ -263,6 +270,20 @@ class Environment:
             self._replace_engine()
             await queue.give_back(delivery)
         except (TransientError, Fenced):
+            await queue.give_back(delivery, delay=1_000)
+        else:
+            await queue.delete(delivery)
+
+    async def _sequence(self, delivery: SignalDelivery) -> None:
+        queue = self._local.signal_queue
+        sent = [load_signal(message.body) for message in delivery.messages]
+        try:
+            with self._crasher.armed():
+                await Sequencer(self._ports).take(sent)
+        except Crash:
+            self._replace_engine()
+            await queue.give_back(delivery)
+        except TransientError:
             await queue.give_back(delivery, delay=1_000)
         else:
             await queue.delete(delivery)
@@ -340,6 +361,8 @@ class Environment:
                 await self._local.timers.next_due(),
                 await self._local.queue.next_visible_at(),
                 await self._local.step_queue.next_visible_at(),
+                await self._local.signal_queue.next_visible_at(),
+                await self._local.signal_timers.next_due(),
             ]
             return min((time for time in times if time is not None), default=None)
 

@@ -10,41 +10,53 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from stepwell.core.records import Millis
-from stepwell.engine.ports import Delivery, TransientError
+from stepwell.engine.ports import TransientError
 
 _LOG = logging.getLogger("stepwell.local")
 #: How many times a lease is renewed before it would end.
 _RENEWALS = 3
 
 
-class Renewable(Protocol):
+class Held(Protocol):
+    """What was received, under a receipt."""
+
+    @property
+    def receipt(self) -> str:
+        """Names just this receive."""
+
+
+H = TypeVar("H", bound=Held)
+HeldBy = TypeVar("HeldBy", bound=Held, contravariant=True)
+
+
+class Renewable(Protocol[HeldBy]):
     """A queue whose messages can be kept invisible, from any thread."""
 
-    def postpone(self, delivery: Delivery, delay: Millis) -> bool:
+    def postpone(self, delivery: HeldBy, delay: Millis) -> bool:
         """Make the message visible again only after `delay` ms. False when it is held no more."""
 
 
-class Leases:
+class Leases(Generic[H]):
     """Renews the leases of the deliveries that are held, `lease` ms at a time.
 
     The thread is started on first use, sleeps while nothing is held, and ends with `close`.
     """
 
-    def __init__(self, queue: Renewable, lease: Millis) -> None:
+    def __init__(self, queue: Renewable[H], lease: Millis) -> None:
         self._queue = queue
         self._lease = lease
         # Guards what is below. It is held during a renewal, so none comes after `held` was left.
         self._changed = threading.Condition()
-        self._held: dict[str, Delivery] = {}
+        self._held: dict[str, H] = {}
         self._thread: threading.Thread | None = None
         self._resting = False
         self._closed = False
 
     @contextmanager
-    def held(self, delivery: Delivery) -> Iterator[None]:
+    def held(self, delivery: H) -> Iterator[None]:
         """Keep a message invisible until this is left."""
         with self._changed:
             self._held[delivery.receipt] = delivery
@@ -79,17 +91,17 @@ class Leases:
                 for delivery in () if self._resting else tuple(self._held.values()):
                     self._renew(delivery)
 
-    def _renew(self, delivery: Delivery) -> None:
+    def _renew(self, delivery: H) -> None:
         try:
             held = self._queue.postpone(delivery, self._lease)
         except TransientError:
             return  # the next renewal comes before the lease ends
         except Exception:
-            _LOG.exception("the lease of message %s was not renewed", delivery.message_id)
+            _LOG.exception("the lease of message %s was not renewed", delivery.receipt)
             return
         if not held:
             del self._held[delivery.receipt]
             _LOG.warning(
                 "message %s was delivered again while its turn ran: this turn will be fenced off",
-                delivery.message_id,
+                delivery.receipt,
             )

@@ -23,18 +23,27 @@ from stepwell.adapters.local.leases import Leases
 from stepwell.adapters.local.queue import SqliteQueue
 from stepwell.adapters.local.reports import report
 from stepwell.adapters.local.retention import retention_from_env
+from stepwell.adapters.local.signal_queue import SignalDelivery
 from stepwell.adapters.local.step_queue import SqliteStepQueue
 from stepwell.adapters.local.sweeping import MinuteSweep, take_dead_letters
 from stepwell.adapters.local.wiring import LocalPorts, open_ports
 from stepwell.authoring.registry import Registry, registry
 from stepwell.client import Client
-from stepwell.core.messages import Message, StartRun, load_attempt, load_message
+from stepwell.core.messages import (
+    Message,
+    SignalSent,
+    StartRun,
+    load_attempt,
+    load_message,
+    load_signal,
+)
 from stepwell.core.records import Millis
 from stepwell.engine.attempt import StepBusy
 from stepwell.engine.catalogue import Publication
 from stepwell.engine.headers import header_of
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, TransientError
+from stepwell.engine.sequencing import Sequencer
 from stepwell.engine.settings import Settings
 from stepwell.engine.turn import Engine
 
@@ -73,6 +82,8 @@ class LocalEngine:
         self._registry = registry
         self._leases = Leases(local.queue, lease)
         self._step_leases = Leases(local.step_queue, lease)
+        self._signal_leases = Leases(local.signal_queue, lease)
+        self._sequencer = Sequencer(local.ports)
         self._engine = Engine(local.ports, settings, registry, system_fraction)
         self._minute_sweep = MinuteSweep(local)
 
@@ -101,6 +112,7 @@ class LocalEngine:
         """Renew no more leases and close the file."""
         self._leases.close()
         self._step_leases.close()
+        self._signal_leases.close()
         self._engine.close()
         self.local.close()
 
@@ -170,8 +182,12 @@ class LocalEngine:
     async def _next(self) -> Coroutine[Any, Any, None] | None:
         """Fire due timers and take the next message of a workflow or a step that is known here."""
         await self.local.timers.fire_due(self.local.queue)
+        await self.local.signal_timers.fire_due(self.local.signal_queue)
+        signals = await self.local.signal_queue.receive()
+        if signals is not None:
+            return self._sequence(signals)
         runs = None if self.only is None else self.only()
-        delivery = await self.local.queue.receive(workflows=self._registry.workflows(), runs=runs)
+        delivery = await self.local.queue.receive(workflows=self._registry.runnable(), runs=runs)
         if delivery is not None:
             return self._work(delivery)
         delivery = await self.local.step_queue.receive(steps=self._registry.steps(), runs=runs)
@@ -213,7 +229,7 @@ class LocalEngine:
 
     async def _taken(self, delivery: Delivery, message: Message) -> bool:
         """Take a turn. Whether its message is done with; if not, it was given back."""
-        if isinstance(message, StartRun) and self._registry.workflow(message.workflow) is None:
+        if isinstance(message, StartRun) and message.workflow not in self._registry.runnable():
             # Its sender died before the header, which tells others whether the run is theirs.
             await self.local.store.put_header(header_of(message))
             await self.local.queue.give_back(delivery)
@@ -235,6 +251,26 @@ class LocalEngine:
             return False
         self.turns += 1
         return True
+
+    async def _sequence(self, delivery: SignalDelivery) -> None:
+        """Number signals. Their messages are deleted, or given back."""
+        queue = self.local.signal_queue
+        sent: list[SignalSent] = []
+        with suppress(TransientError):
+            for message in delivery.messages:
+                try:
+                    sent.append(load_signal(message.body))
+                except ValidationError as error:
+                    await queue.reject(delivery, message.message_id, f"not a signal: {error}")
+            try:
+                with self._signal_leases.held(delivery):
+                    await self._sequencer.take(sent)
+            except Exception as error:
+                delay = _back_off(delivery.messages[0])
+                _LOG.info("signals given back for %d ms: %s", delay, error)
+                await queue.give_back(delivery, delay=delay)
+            else:
+                await queue.delete(delivery)
 
     async def _attempt(self, delivery: Delivery) -> None:
         """Make an attempt of a dispatched step. Its message is deleted, or given back."""

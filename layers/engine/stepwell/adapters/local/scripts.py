@@ -22,7 +22,7 @@ from stepwell.authoring.registry import registry
 from stepwell.authoring.scripts import ProblemKind, Run, RunProblem, RunStanding, ScriptOptions
 from stepwell.core.durations import to_millis
 from stepwell.core.records import GuardChange, Guards, Millis, RunHeader, RunStatus
-from stepwell.core.state import RunState, fold
+from stepwell.core.state import RunState, fold_commits
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.headers import last_link
 from stepwell.engine.progress import goes_on_elsewhere
@@ -223,7 +223,7 @@ class _Script:
 
     async def _state_of(self, run_id: str) -> RunState:
         rows = await self._store.load(run_id)
-        return fold(event for commit in rows.commits for event in commit.events)
+        return fold_commits(rows.commits)
 
     async def _why(self, header: RunHeader) -> RunProblem:
         """What a run that has not ended waits for."""

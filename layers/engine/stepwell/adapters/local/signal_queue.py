@@ -129,9 +129,7 @@ class SqliteSignalQueue:
                 self._bury(message_id, reason, now)
             else:
                 kept.append(
-                    Delivery(
-                        body=body, receipt=receipt, receive_count=count, message_id=message_id
-                    )
+                    Delivery(body=body, receipt=receipt, receive_count=count, message_id=message_id)
                 )
         self._database.change(_HOLD, owner, receipt, now + self._visibility)
         if not kept:

@@ -268,7 +268,9 @@ class SqliteStore:
                     "DELETE FROM hooks WHERE run_id = ? AND hook_id = ?", run_id, hook
                 )
             for step in steps:
-                self._database.change("DELETE FROM steps WHERE run_id = ? AND step = ?", run_id, step)
+                self._database.change(
+                    "DELETE FROM steps WHERE run_id = ? AND step = ?", run_id, step
+                )
 
     async def get_hook(self, run_id: str, hook_id: str) -> HookRow | None:
         """One hook row."""

@@ -115,7 +115,9 @@ class SqliteStreams:
     async def subscriptions(self, key: StreamKey) -> tuple[SubscriptionRow, ...]:
         """All subscriptions of a stream run by step."""
         sql = f"SELECT body FROM subscriptions WHERE {_OF} ORDER BY step"  # noqa: S608
-        return tuple(_SUBSCRIPTION.validate_json(body) for (body,) in self._database.query(sql, *key))
+        return tuple(
+            _SUBSCRIPTION.validate_json(body) for (body,) in self._database.query(sql, *key)
+        )
 
     async def erase(self, key: StreamKey) -> None:
         """Delete all rows of a stream run."""
