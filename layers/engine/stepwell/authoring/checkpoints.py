@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepwell.authoring.context import STEP, StepContext, coloured
+from stepwell.core.payload import Codec, codec, json_codec
 from stepwell.errors import UsageError
 
 
@@ -50,6 +51,12 @@ def checkpoint_type(data: Any, annotation: Any) -> Any:
     if annotation is not None:
         return annotation
     return Any if type(data) in _PLAIN else type(data)
+
+
+def value_codec(data: Any, owner: str) -> Codec:
+    """The codec by which a value is carried whose type nobody states."""
+    kind = checkpoint_type(data, None)
+    return json_codec(owner) if kind is Any else codec(kind, owner)
 
 
 def _here(what: str) -> StepContext:

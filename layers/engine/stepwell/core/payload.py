@@ -19,6 +19,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from inspect import Parameter
 from json.encoder import encode_basestring
 from types import UnionType
@@ -105,6 +106,12 @@ def codec(annotation: Any, owner: str) -> Codec:
     `owner` says in errors whose value it is, such as "step 'charge'".
     """
     return Codec(lambda: annotation, owner)
+
+
+@lru_cache(maxsize=512)
+def json_codec(owner: str) -> Codec:
+    """The codec of plain JSON. Made once for each of so many owners, for it is costly to make."""
+    return codec(Any, owner)
 
 
 def returns(

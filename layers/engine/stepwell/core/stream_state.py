@@ -131,13 +131,16 @@ def _sent(event: s.SignalTaken) -> SentSignal | None:
 def signal_handled(state: RunState, event: s.SignalHandled) -> None:
     """The signal under way has had its effects."""
     known, current = _under_way(state, event.sequence)
-    known = _settled(known, current)
+    cursor, ahead = _settled(known, current)
     for number in event.acknowledged or ():
-        known = known.settle(number, known.cursor + 1)
+        known = replace(known, cursor=cursor, ahead=ahead)
+        cursor, ahead = known.settled(number, cursor + 1)
     suspended = event.status == "suspended"
     state.subscription = replace(
         known,
         current=None,
+        cursor=cursor,
+        ahead=ahead,
         status=event.status,
         reason=event.reason,
         resume=event.resume if suspended else None,
@@ -149,12 +152,12 @@ def signal_handled(state: RunState, event: s.SignalHandled) -> None:
     _forget(state)
 
 
-def _settled(known: Subscription, current: Handling) -> Subscription:
+def _settled(known: Subscription, current: Handling) -> tuple[int, tuple[int, ...]]:
     """With the signal under way settled; what was redriven has been since it was parked."""
     at = current.sequence
     if at <= known.cursor or at in known.ahead:
-        return known
-    return known.settle(at, current.held_from)
+        return known.cursor, known.ahead
+    return known.settled(at, current.held_from)
 
 
 def signal_retry_scheduled(state: RunState, event: s.SignalRetryScheduled) -> None:
@@ -180,10 +183,12 @@ def signal_parked(state: RunState, event: s.SignalParked) -> None:
         hooks={**state.lives.generations},
         children={**state.lives.children},
     )
-    known = _settled(known, current)
+    cursor, ahead = _settled(known, current)
     state.subscription = replace(
         known,
         current=None,
+        cursor=cursor,
+        ahead=ahead,
         parked=(*known.parked, parked),
         parked_total=known.parked_total + 1,
     )

@@ -116,8 +116,10 @@ class Subscription:
         """The parked signal of a number."""
         return next((each for each in self.parked if each.sequence == sequence), None)
 
-    def settle(self, sequence: int, held_from: int | None) -> Subscription:
-        """With a signal that is settled: in its turn, or ahead of those that are held."""
+    def settled(self, sequence: int, held_from: int | None) -> tuple[int, tuple[int, ...]]:
+        """Cursor and those ahead, with a signal settled: in its turn, or ahead of held ones."""
+        if held_from is None and not self.ahead:
+            return max(self.cursor, sequence), ()
         cursor, ahead = self.cursor, {*self.ahead}
         if held_from is not None:
             cursor = max(cursor, held_from - 1)
@@ -126,8 +128,7 @@ class Subscription:
             cursor = max(cursor, sequence)
         while cursor + 1 in ahead:
             cursor += 1
-        left = tuple(sorted(each for each in ahead if each > cursor))
-        return replace(self, cursor=cursor, ahead=left)
+        return cursor, tuple(sorted(each for each in ahead if each > cursor))
 
     def without_parked(self, sequence: int) -> Subscription:
         """Without a parked signal."""

@@ -8,7 +8,7 @@ is known by the number of the event that it was said after.
 from __future__ import annotations
 
 from stepwell.core.messages import ChildNoted
-from stepwell.core.records import Glance
+from stepwell.core.records import Glance, RunHeader
 from stepwell.core.signals import StreamKey, SubscriptionRow
 from stepwell.core.state import RunState
 from stepwell.core.subscription import Subscription
@@ -81,3 +81,12 @@ def glance(known: Subscription | None) -> Glance | None:
         blocked_by=None if blocked is None else blocked.sequence,
         reason=known.reason,
     )
+
+
+def has_seen(header: RunHeader, until: int) -> bool:
+    """Whether a subscription has left no signal up to a number to be handled, as its header says.
+
+    The header is written when all that it says is durable.
+    """
+    known = header.subscription
+    return known is not None and known.cursor >= until

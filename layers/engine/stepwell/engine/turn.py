@@ -19,11 +19,18 @@ from stepwell.authoring.registry import Registry
 from stepwell.core import events as e
 from stepwell.core.decide import reference_time
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.messages import Continue, MapItem, Message, StepMessage, Wake
+from stepwell.core.messages import (
+    Continue,
+    MapItem,
+    Message,
+    SignalsArrived,
+    StepMessage,
+    Wake,
+)
 from stepwell.core.parts import Alarm
 from stepwell.core.records import Millis, RunHeader
 from stepwell.core.state import RunState, fold_commits, is_of, numbered
-from stepwell.engine import continuing, control, opening, settle, subscriptions
+from stepwell.engine import continuing, control, noting, opening, settle, subscriptions
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.emitting import Outbox
@@ -31,7 +38,6 @@ from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raise
 from stepwell.engine.growth import Extent, warn
 from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.map_items import make_item
-from stepwell.engine.noting import note_of
 from stepwell.engine.passes import passed, time_to_stop
 from stepwell.engine.ports import Ports, RunRows
 from stepwell.engine.puts import Puts
@@ -104,6 +110,11 @@ class Engine:
         """
         if last:
             await opening.mark_stuck(self.ports, message.run_id, receive_count)
+        if isinstance(message, SignalsArrived) and receive_count == 1:
+            # Most come when an earlier turn has handled the signals already.
+            known = await self.ports.store.get_header(message.run_id)
+            if known is not None and noting.has_seen(known, message.until):
+                return TurnEnd.NOTHING
         rows = await self.ports.store.load(message.run_id)
         header = await opening.found(self.ports, message, rows)
         if header is None:
@@ -225,7 +236,7 @@ class Engine:
             settled=_is_settled(delivered, header, state),
             ends_at=None if left is None else now + self.settings.usable(left) / 1000,
             idle=delivered.message.idle if isinstance(delivered.message, Continue) else 0,
-            told=note_of(state),
+            told=noting.note_of(state),
             stale=Stale(
                 tuple(row.hook_id for row in rows.hooks if not is_of(state, row.hook_id)),
                 tuple(row.step for row in rows.steps if not is_of(state, row.step)),

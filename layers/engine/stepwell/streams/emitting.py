@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from stepwell.authoring.checkpoints import checkpoint_type
+from stepwell.authoring.checkpoints import value_codec
 from stepwell.authoring.context import RUN, STEP, RunContext, StepContext, coloured
 from stepwell.authoring.registry import registry
 from stepwell.core.ids import check_key, check_name
@@ -94,7 +94,7 @@ def drafted(
         check_key("signal", idempotency_key)
     owner = f"payload of signal {signal_type!r}"
     payload = {} if payload is None else payload
-    text = codec(checkpoint_type(payload, None), owner).encode(payload)
+    text = value_codec(payload, owner).encode(payload)
     draft = SignalDraft(
         key=key,
         type=signal_type,

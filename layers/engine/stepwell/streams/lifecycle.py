@@ -12,11 +12,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepwell.authoring.checkpoints import checkpoint_type
+from stepwell.authoring.checkpoints import value_codec
 from stepwell.authoring.context import RUN, STEP, RunContext, coloured
 from stepwell.core.definitions import StreamStepDefinition
 from stepwell.core.ids import check_note
-from stepwell.core.payload import codec
 from stepwell.core.records import Payload
 from stepwell.core.signals import NumberedSignal, StreamKey
 from stepwell.core.subscription import SubscriptionStatus
@@ -200,7 +199,7 @@ def acknowledge_inbox_signal(signal_id: str) -> Awaitable[None]:
 
 
 def _encoded(value: Any, owner: str) -> Payload:
-    return codec(checkpoint_type(value, None), owner).encode(value)
+    return value_codec(value, owner).encode(value)
 
 
 def _given(value: Callable[[], Any], name: str) -> Any:
