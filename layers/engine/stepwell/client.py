@@ -166,9 +166,9 @@ class Client(InboxCalls, OperatingCalls, StreamCalls):
         What is left out stays as it is with this client. With an idempotency key the run id follows
         from workflow and key: starting again with the same input gives the same run, running or
         ended. Of a stream workflow `stream_run_id` is that key: it names the stream run, "default"
-        where none is given. `context` is what the run's `current.context` is at first, where its workflow
-        declares one. `prepare_step` and `review_step` are the guards that are asked before and
-        after each step, declared with `@step_guard`; none are an empty list. Raises
+        where none is given. `context` is what the run's `current.context` is at first, where its
+        workflow declares one. `prepare_step` and `review_step` are the guards that are asked before
+        and after each step, declared with `@step_guard`; none are an empty list. Raises
         `DefinitionError` on a key that is empty or too long, `UsageError` on too many or too long
         tags, and on a guard that is not declared.
         """

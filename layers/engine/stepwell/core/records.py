@@ -203,8 +203,8 @@ class RunHeader:
     is a message. `attributes` is a JSON object of what the workflow has set, `context` the run's
     context as it was started with. `retry` is a retry that the log does not know of yet. `guards`
     are those that the run was started with; the log tells of others. `continued_to` is the run that
-    goes on in place of this one, `continued_from` the one that this one goes on for. `stream_run` is
-    the stream run that it owns or, where `subscription` says how that stands, subscribes to;
+    goes on in place of this one, `continued_from` the one that this one goes on for. `stream_run`
+    is the stream run that it owns or, where `subscription` says how that stands, subscribes to;
     `snapshot` is the number of the event from which its log is read. An ended run
     is kept until `kept_until`, for ever where that is None. Of a deleted run, `deleted_at` says so,
     and nothing is left but who it was, for as long.
@@ -350,8 +350,8 @@ class PublishedWorkflow:
     """What a deployment says of a workflow, for those who start it without its code.
 
     Schemas are JSON schema as text; `input_schema` is of the object of arguments. `digest` is of
-    all that is published but the time. `signals` is of a stream: a JSON object of its signal types, in
-    each the schema of the payload by step, null for any.
+    all that is published but the time. `signals` is of a stream: a JSON object of its signal
+    types, in each the schema of the payload by step, null for any.
     """
 
     name: str

@@ -54,7 +54,7 @@ def stream_key(stream: str, run: str | None) -> StreamKey:
 def run_id_of_child(
     parent: str, child: str, generation: int, name: str, stream_run: str | None
 ) -> str:
-    """The run id of a child: that of the stream run which it owns, of a subscription, or its own."""
+    """The run id of a child; that of one which owns a stream run follows from the stream run."""
     if stream_run is None:
         return child_run_id(parent, child, generation)
     stream, _, step = name.partition("/")

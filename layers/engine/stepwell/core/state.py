@@ -27,10 +27,11 @@ class RunState:
     `patches` holds the ids of patches that were marked, `attributes` the JSON of each attribute.
     `lives` is about runs that were retried or forked. `inbox` holds the latest value of each key,
     `entries` the ids of all entries; `requests` the ids of the requests to look again that were
-    recorded. `emits` are the signals that were emitted, by id, `polls` the looks at waiting ones. Of
-    a subscription, `subscription` is what it has come to, and `snapshot` the number of the event
-    from which its log may be read, 0 for its first. `suspended` is the event with which the workflow suspended itself and that nothing has
-    followed that lets it begin again; `epoch` the number of the last event that did, 0 if none.
+    recorded. `emits` are the signals that were emitted, by id, `polls` the looks at waiting ones.
+    Of a subscription, `subscription` is what it has come to, and `snapshot` the number of the event
+    from which its log may be read, 0 for its first. `suspended` is the event with which the
+    workflow suspended itself and that nothing has followed that lets it begin again; `epoch` the
+    number of the last event that did, 0 if none.
     """
 
     __slots__ = (

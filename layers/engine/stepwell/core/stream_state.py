@@ -6,9 +6,10 @@ with its end: its effects are all that stays.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from pydantic import TypeAdapter
 
@@ -16,18 +17,44 @@ from stepwell.core import stream_events as s
 from stepwell.core.events import RunStarted
 from stepwell.core.lifecycle import CorruptHistory
 from stepwell.core.lives import Lives
-from stepwell.core.records import Payload
+from stepwell.core.parts import ChildState, HookState, MapState, StepState, TimerState
+from stepwell.core.records import Guards, Millis, Payload
 from stepwell.core.signals import SentSignal
 from stepwell.core.subscription import Handling, ParkedSignal, Subscription
 from stepwell.errors import Failure
-
-if TYPE_CHECKING:
-    from stepwell.core.state import RunState
 
 #: Characters of an error that stay with a parked signal; the event of it has all.
 _ERROR_SHOWN = 500
 #: Requests that are known to have been made; older ones cannot come again.
 _REQUESTS_KEPT = 100
+
+
+class Folded(Protocol):
+    """What is used here of a run's state."""
+
+    last: int
+    volume: int
+    status: str | None
+    started: RunStarted | None
+    guards: Guards | None
+    steps: dict[str, StepState]
+    hooks: dict[str, HookState]
+    timers: dict[str, TimerState]
+    maps: dict[str, MapState]
+    children: dict[str, ChildState]
+    patches: set[str]
+    attributes: dict[str, str]
+    inbox: dict[str, Payload]
+    entries: set[str]
+    lives: Lives
+    emits: dict[str, s.SignalEmitted]
+    polls: set[str]
+    subscription: Subscription | None
+    snapshot: int
+    snapshot_at: Millis
+
+    def do_again(self, again: Iterable[str], at: Millis) -> None:
+        """Begin anew, with what succeeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +73,7 @@ def _snapshots() -> TypeAdapter[_Snapshot]:
     return TypeAdapter(_Snapshot)
 
 
-def dump_snapshot(state: RunState) -> Payload:
+def dump_snapshot(state: Folded) -> Payload:
     """All that a subscription has come to, between two signals."""
     assert state.started is not None
     snapshot = _Snapshot(
@@ -59,37 +86,37 @@ def dump_snapshot(state: RunState) -> Payload:
     return _snapshots().dump_json(snapshot, exclude_none=True).decode()
 
 
-def _of(state: RunState) -> Subscription:
+def _of(state: Folded) -> Subscription:
     if state.subscription is None:
         raise CorruptHistory("the run is no subscription")
     return state.subscription
 
 
-def _under_way(state: RunState, sequence: int) -> tuple[Subscription, Handling]:
+def _under_way(state: Folded, sequence: int) -> tuple[Subscription, Handling]:
     known = _of(state)
     if known.current is None or known.current.sequence != sequence:
         raise CorruptHistory(f"signal {sequence} is not under way")
     return known, known.current
 
 
-def begin(state: RunState, event: RunStarted) -> None:
+def begin(state: Folded, event: RunStarted) -> None:
     """A run begins that may be a subscription: then its workflow is `stream/step`."""
     stream, slash, step = event.workflow.partition("/")
     if slash and event.stream_run is not None:
         state.subscription = Subscription(stream=stream, stream_run=event.stream_run, step=step)
 
 
-def signal_emitted(state: RunState, event: s.SignalEmitted) -> None:
+def signal_emitted(state: Folded, event: s.SignalEmitted) -> None:
     """The code emitted a signal."""
     state.emits[event.emit] = event
 
 
-def inbox_polled(state: RunState, event: s.InboxPolled) -> None:
+def inbox_polled(state: Folded, event: s.InboxPolled) -> None:
     """The code looked at the signals that wait."""
     state.polls.add(event.poll)
 
 
-def signal_taken(state: RunState, event: s.SignalTaken) -> None:
+def signal_taken(state: Folded, event: s.SignalTaken) -> None:
     """A signal is under way."""
     known = _of(state)
     if known.current is not None:
@@ -128,7 +155,7 @@ def _sent(event: s.SignalTaken) -> SentSignal | None:
     )
 
 
-def signal_handled(state: RunState, event: s.SignalHandled) -> None:
+def signal_handled(state: Folded, event: s.SignalHandled) -> None:
     """The signal under way has had its effects."""
     known, current = _under_way(state, event.sequence)
     cursor, ahead = _settled(known, current)
@@ -160,7 +187,7 @@ def _settled(known: Subscription, current: Handling) -> tuple[int, tuple[int, ..
     return known.settled(at, current.held_from)
 
 
-def signal_retry_scheduled(state: RunState, event: s.SignalRetryScheduled) -> None:
+def signal_retry_scheduled(state: Folded, event: s.SignalRetryScheduled) -> None:
     """Handling the signal under way failed, and is tried again."""
     known, current = _under_way(state, event.sequence)
     current = replace(current, attempt=event.attempt + 1, due=event.due)
@@ -168,7 +195,7 @@ def signal_retry_scheduled(state: RunState, event: s.SignalRetryScheduled) -> No
     state.do_again(event.redo or (), event.at)
 
 
-def signal_parked(state: RunState, event: s.SignalParked) -> None:
+def signal_parked(state: Folded, event: s.SignalParked) -> None:
     """The signal under way is given up for now."""
     known, current = _under_way(state, event.sequence)
     state.do_again((*state.steps, *state.timers, *state.children, *state.hooks), event.at)
@@ -195,12 +222,12 @@ def signal_parked(state: RunState, event: s.SignalParked) -> None:
     _forget(state)
 
 
-def signals_held(state: RunState, event: s.SignalsHeld) -> None:
+def signals_held(state: Folded, event: s.SignalsHeld) -> None:
     """Nothing up to a number is what a suspended subscription waits for."""
     state.subscription = replace(_of(state), held=event.until)
 
 
-def signal_redriven(state: RunState, event: s.SignalRedriven) -> None:
+def signal_redriven(state: Folded, event: s.SignalRedriven) -> None:
     """A parked signal is to be handled again."""
     known = _asked(_of(state), event.request_id)
     if known.parked_signal(event.sequence) is not None and event.sequence not in known.redrive:
@@ -208,7 +235,7 @@ def signal_redriven(state: RunState, event: s.SignalRedriven) -> None:
     state.subscription = known
 
 
-def signal_discarded(state: RunState, event: s.SignalDiscarded) -> None:
+def signal_discarded(state: Folded, event: s.SignalDiscarded) -> None:
     """A parked signal is given up for good."""
     known = _asked(_of(state), event.request_id)
     given_up = known.parked_signal(event.sequence) is not None
@@ -221,7 +248,7 @@ def _asked(known: Subscription, request_id: str) -> Subscription:
     return replace(known, requests=(*known.requests, request_id)[-_REQUESTS_KEPT:])
 
 
-def snapshot_taken(state: RunState, event: s.SubscriptionSnapshot) -> None:
+def snapshot_taken(state: Folded, event: s.SubscriptionSnapshot) -> None:
     """The log may be read from here on; where it is, this is all that came before."""
     state.snapshot = state.last + 1
     state.snapshot_at = event.at
@@ -237,16 +264,23 @@ def snapshot_taken(state: RunState, event: s.SubscriptionSnapshot) -> None:
         state.entries = set(held.entries)
 
 
-def child_waits(state: RunState, event: s.ChildWaits) -> None:
+def child_waits(state: Folded, event: s.ChildWaits) -> None:
     """A child says what it waits for."""
     child = state.children.get(event.child)
     if child is not None and event.order > child.told:
         child.told, child.waits_for = event.order, event.reason
 
 
-def _forget(state: RunState) -> None:
+def _forget(state: Folded) -> None:
     """Forget what belonged to a signal that is not under way any more."""
-    for records in (state.steps, state.hooks, state.timers, state.maps, state.children):
+    kinds: tuple[dict[str, Any], ...] = (
+        state.steps,
+        state.hooks,
+        state.timers,
+        state.maps,
+        state.children,
+    )
+    for records in kinds:
         records.clear()
     state.emits.clear()
     state.polls.clear()

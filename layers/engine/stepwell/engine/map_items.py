@@ -34,9 +34,9 @@ from stepwell.core.state import RunState, fold_commits
 from stepwell.engine.attempt import AttemptEnd, Means
 from stepwell.engine.chains import GuardChain, UnknownGuard, found
 from stepwell.engine.checkpoints import expire_checkpoint
-from stepwell.engine.emitting import Outbox
 from stepwell.engine.guarding import GuardedEntry
 from stepwell.engine.journal import AttemptJournal, Fenced
+from stepwell.engine.outbox import Outbox
 from stepwell.engine.outcomes import interrupted_event, log_failure, outcome_event
 from stepwell.engine.ports import TransientError
 from stepwell.engine.puts import Puts

@@ -123,16 +123,7 @@ class Performer:
                 break
             if self._alarms and self._ring():
                 continue
-            if self._signals.ready:
-                await self._signals.perform()
-                continue
-            if self._turn.outbox.waits:
-                await self._turn.outbox.send()
-            if self._children.ready:
-                await self._children.perform()
-                continue
-            if self._lost or self._maps:
-                await self._send_again()
+            if await self._send_others():
                 continue
             if not self._ready or (self._progress and not new_steps):
                 break
@@ -141,6 +132,24 @@ class Performer:
 
     def _holds_back(self) -> bool:
         return any(held.id in self._replay.pending for held in [*self._ready, *self._held])
+
+    async def _send_others(self) -> bool:
+        """Perform what goes to other runs, and send again what may be lost. Whether there was any.
+
+        What is durable of the signals that the code emitted is sent on the way.
+        """
+        if self._signals.ready:
+            await self._signals.perform()
+            return True
+        if self._turn.outbox.waits:
+            await self._turn.outbox.send()
+        if self._children.ready:
+            await self._children.perform()
+            return True
+        if self._lost or self._maps:
+            await self._send_again()
+            return True
+        return False
 
     def record_remarks(self) -> None:
         """Record what the code said of its run and the log does not hold yet."""

@@ -34,8 +34,8 @@ from stepwell.core.records import Checkpoint, Millis, Payload
 from stepwell.core.signals import SentSignal, SignalDraft
 from stepwell.engine import hooks
 from stepwell.engine.checkpoints import standing_checkpoint, take_over
-from stepwell.engine.emitting import send_from_step
 from stepwell.engine.journal import Fenced
+from stepwell.engine.outbox import send_from_step
 from stepwell.engine.output import Output
 from stepwell.engine.ports import TransientError
 from stepwell.engine.threads import in_thread
@@ -289,7 +289,11 @@ class StepEntry(StepContext):
         self._check_open()
         self._emitted += 1
         place = f"{self.step_id}>{self._emitted}"
-        sent: SentSignal = await self._port(send_from_step(self._turn, draft, place, when))
+        sent: SentSignal = await self._port(
+            send_from_step(
+                self._turn.ports, self._turn.values, self.run_id, draft, place, when=when
+            )
+        )
         return sent
 
     @property

@@ -50,7 +50,14 @@ class StreamCalls:
         the same stream run is the same signal, for 30 days. Raises `SignalRejected` when the
         payload does not fit what is published of the stream, `StreamEnded`, `PayloadError`.
         """
-        draft = drafted(stream, signal_type, payload, stream_run_id, metadata, idempotency_key)
+        draft = drafted(
+            stream,
+            signal_type,
+            payload,
+            stream_run_id=stream_run_id,
+            metadata=metadata,
+            idempotency_key=idempotency_key,
+        )
         return await self.send_signal(draft)
 
     async def emit_all(
@@ -65,9 +72,9 @@ class StreamCalls:
                 stream,
                 each.signal_type,
                 each.payload,
-                stream_run_id,
-                each.metadata,
-                each.idempotency_key,
+                stream_run_id=stream_run_id,
+                metadata=each.metadata,
+                idempotency_key=each.idempotency_key,
             )
             for each in signals
         ]
@@ -89,7 +96,14 @@ class StreamCalls:
         idempotency_key: str | None = None,
     ) -> Signal:
         """Send a signal after a delay or at a time; durable when it returns. As `emit`."""
-        draft = drafted(stream, signal_type, payload, stream_run_id, metadata, idempotency_key)
+        draft = drafted(
+            stream,
+            signal_type,
+            payload,
+            stream_run_id=stream_run_id,
+            metadata=metadata,
+            idempotency_key=idempotency_key,
+        )
         return await self.send_signal(draft, when)
 
     async def send_signal(

@@ -1,4 +1,4 @@
-"""Streams from outside: signals are sent and read, subscriptions looked at, parked signals mended."""
+"""Streams from outside: signals sent and read, subscriptions looked at, parked signals mended."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ _PAGE = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionStanding:
-    """A subscription as it stands. `lag` is how many signals lie behind its cursor at most.
-
-    `ignored` counts those of its types that came after its end, None while it has none.
-    """
+    """A subscription as it stands. `lag` is how many signals lie behind its cursor at most."""
 
     step: str
     run_id: str

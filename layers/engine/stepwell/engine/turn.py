@@ -33,11 +33,11 @@ from stepwell.core.state import RunState, fold_commits, is_of, numbered
 from stepwell.engine import continuing, control, noting, opening, settle, subscriptions
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
-from stepwell.engine.emitting import Outbox
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised, TurnEnd
 from stepwell.engine.growth import Extent, warn
 from stepwell.engine.journal import Fenced, Journal
 from stepwell.engine.map_items import make_item
+from stepwell.engine.outbox import Outbox
 from stepwell.engine.passes import passed, time_to_stop
 from stepwell.engine.ports import Ports, RunRows
 from stepwell.engine.puts import Puts

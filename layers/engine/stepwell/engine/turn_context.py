@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from stepwell.core.records import HookRow, InboxRow, Millis, Payload, RunHeader, StepRow
 from stepwell.core.state import RunState
 from stepwell.engine.chains import GuardChain
-from stepwell.engine.emitting import Outbox
 from stepwell.engine.journal import Journal
+from stepwell.engine.outbox import Outbox
 from stepwell.engine.ports import Ports
 from stepwell.engine.puts import Puts
 from stepwell.engine.settings import Settings

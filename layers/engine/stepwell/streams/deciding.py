@@ -14,10 +14,11 @@ _DONE = Done()
 
 
 class StreamStepContext:
-    """What `on_signal(signal, ctx)` can do. The strongest counts: cancel, terminate, suspend, resume.
+    """What `on_signal(signal, ctx)` can do.
 
-    With none of them the signal is taken and the step stays as it is. All take effect when
-    `on_signal` has returned, and none of them when it raises.
+    The strongest counts: cancel, terminate, suspend, resume. With none of them the signal is taken
+    and the step stays as it is. All take effect when `on_signal` has returned, and none of them
+    when it raises.
     """
 
     def __init__(self, handling: Handling, run_id: str) -> None:

@@ -41,8 +41,15 @@ def emit(
     when the payload does not fit what a step of the stream takes, and then nothing is sent;
     `PayloadError` on what cannot be carried; outside of runs also `StreamEnded`.
     """
-    run_id = stream_run_id or _current()
-    return _emit(drafted(stream, signal_type, payload, run_id, metadata, idempotency_key))
+    draft = drafted(
+        stream,
+        signal_type,
+        payload,
+        stream_run_id=stream_run_id or _current(),
+        metadata=metadata,
+        idempotency_key=idempotency_key,
+    )
+    return _emit(draft)
 
 
 def schedule_signal(
@@ -65,8 +72,14 @@ def schedule_signal(
     when = [each for each in (delay, delay_seconds, at) if each is not None]
     if len(when) != 1:
         raise UsageError("schedule_signal: give one of delay, delay_seconds and at")
-    run_id = stream_run_id or _current()
-    draft = drafted(stream, signal_type, payload, run_id, metadata, idempotency_key)
+    draft = drafted(
+        stream,
+        signal_type,
+        payload,
+        stream_run_id=stream_run_id or _current(),
+        metadata=metadata,
+        idempotency_key=idempotency_key,
+    )
     return _emit(draft, when[0])
 
 
@@ -82,6 +95,7 @@ def drafted(
     stream: str | StreamWorkflow[..., Any],
     signal_type: str,
     payload: Any,
+    *,
     stream_run_id: str | None,
     metadata: Mapping[str, Any] | None,
     idempotency_key: str | None,

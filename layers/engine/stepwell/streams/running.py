@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stepwell.authoring.children import ChildHandle
 from stepwell.authoring.context import RUN, STEP, RunContext
+from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.inline_steps import run_inline
 from stepwell.authoring.registry import registry
 from stepwell.core.definitions import ChildDefinition
@@ -20,9 +21,6 @@ from stepwell.core.ids import check_key
 from stepwell.core.payload import codec
 from stepwell.errors import ChildCancelled, UsageError
 from stepwell.streams.result import StreamWorkflowResult
-
-if TYPE_CHECKING:
-    from stepwell.streams.declare import StreamWorkflow
 
 _ENDED = codec(dict[str, Any], "end of a subscription")
 
@@ -72,7 +70,7 @@ async def _end_of(handle: ChildHandle[Any]) -> dict[str, Any]:
 
 
 async def run_stream_workflow(
-    stream: StreamWorkflow[..., Any],
+    stream: Workflow[..., Any],
     /,
     *args: Any,
     stream_run_id: str,
@@ -93,6 +91,8 @@ async def run_stream_workflow(
         )
     check_key("stream run", stream_run_id)
     definition = stream.definition
+    if not definition.stream:
+        raise UsageError(f"run_stream_workflow takes a @stream_workflow, not {stream!r}")
     if init is not None:
         outer, run.stream_run = run.stream_run, stream_run_id
         try:

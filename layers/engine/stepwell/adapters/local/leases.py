@@ -29,13 +29,13 @@ class Held(Protocol):
 
 
 H = TypeVar("H", bound=Held)
-HeldBy = TypeVar("HeldBy", bound=Held, contravariant=True)
+Held_contra = TypeVar("Held_contra", bound=Held, contravariant=True)
 
 
-class Renewable(Protocol[HeldBy]):
+class Renewable(Protocol[Held_contra]):
     """A queue whose messages can be kept invisible, from any thread."""
 
-    def postpone(self, delivery: HeldBy, delay: Millis) -> bool:
+    def postpone(self, delivery: Held_contra, delay: Millis) -> bool:
         """Make the message visible again only after `delay` ms. False when it is held no more."""
 
 
