@@ -26,6 +26,7 @@ def _local(path: str | Path) -> Deployment:
     )
     return Deployment(
         maps=local.ports.maps,
+        streams=local.ports.streams,
         store=local.store,
         blobs=local.blobs,
         queue=local.queue,
@@ -46,7 +47,12 @@ def _aws(path: str | Path) -> Deployment:
     storage = opened.enter_context(open_storage())
     opened.callback(local.close)
     return replace(
-        local, maps=storage.maps, store=storage.store, blobs=storage.blobs, close=opened.close
+        local,
+        maps=storage.maps,
+        streams=storage.streams,
+        store=storage.store,
+        blobs=storage.blobs,
+        close=opened.close,
     )
 
 

@@ -26,8 +26,10 @@ from stepwell.core.records import (
     StepRow,
     Wait,
 )
+from stepwell.core.signals import SentSignal, SignalBatch, StreamKey, SubscriptionRow
 from stepwell.engine.map_ports import Maps
 from stepwell.engine.ports import Blobs, Consumer, Delivery, Queue, Store, Timers
+from stepwell.engine.stream_ports import Streams
 
 T = TypeVar("T")
 
@@ -77,6 +79,7 @@ class Deployment:
     """One adapter's ports, and what a test needs to move the world around them."""
 
     maps: Maps
+    streams: Streams
     store: Store
     blobs: Blobs
     queue: Queue
@@ -201,6 +204,35 @@ def attempt(run_id: str = "run", step: str = "charge:1", **fields: Any) -> StepA
 def wake(run_id: str = "run", cause: str = "c1") -> Wake:
     """The plainest message."""
     return Wake(run_id=run_id, cause=cause)
+
+
+STREAM_RUN = StreamKey("chat", "c1")
+
+
+def signal(signal_id: str = "s1", **fields: Any) -> SentSignal:
+    """A signal of type `said`."""
+    defaults: dict[str, Any] = {"type": "said", "payload": '{"n":1}', "published_at": START}
+    return SentSignal(signal_id=signal_id, **(defaults | fields))
+
+
+def signal_batch(first: int, signals: int = 1, **fields: Any) -> SignalBatch:
+    """A batch of as many signals, whose ids tell their numbers."""
+    numbers = range(first, first + signals)
+    told = tuple(signal(f"s{n}") for n in numbers)
+    return batch_of(first, *told, **fields)
+
+
+def batch_of(first: int, *signals: SentSignal, **fields: Any) -> SignalBatch:
+    """A batch of these signals."""
+    return SignalBatch(first=first, signals=signals, **({"batch_id": f"batch {first}"} | fields))
+
+
+def subscription(
+    key: StreamKey = STREAM_RUN, step: str = "answer", **fields: Any
+) -> SubscriptionRow:
+    """A subscription to `said`."""
+    defaults: dict[str, Any] = {"run_id": f"sub-{step}", "types": ("said",), "created_at": START}
+    return SubscriptionRow(key=key, step=step, **(defaults | fields))
 
 
 async def take(consumer: Consumer) -> Delivery:

@@ -23,8 +23,9 @@ from moto.sqs.models import sqs_backends
 
 from stepwell.adapters.aws.clients import Clients
 from stepwell.adapters.aws.queue import InboxQueue, SqsQueue
+from stepwell.adapters.aws.schedules import ScheduleTarget
 from stepwell.adapters.aws.session import open_session
-from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
+from stepwell.adapters.aws.timers import AwsTimers
 from stepwell.adapters.local.clock import SkippingClock
 from stepwell.core.messages import load_message
 from stepwell.engine.ports import Delivery

@@ -24,6 +24,7 @@ from stepwell.adapters.aws.items import TableItem
 from stepwell.adapters.aws.maps import DynamoMaps
 from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.store import DynamoStore
+from stepwell.adapters.aws.streams import DynamoStreams
 from stepwell.adapters.aws.table import Table
 from tests.contract import moto_safe
 
@@ -50,6 +51,7 @@ class Storage:
     store: DynamoStore
     blobs: S3Blobs
     maps: DynamoMaps
+    streams: DynamoStreams
     #: Each attempt at a request, by the name of its operation.
     requests: list[str] = field(default_factory=list)
 
@@ -164,6 +166,7 @@ def open_storage() -> Iterator[Storage]:
             store=DynamoStore(table, clients),
             blobs=S3Blobs(clients, BUCKET),
             maps=DynamoMaps(table, clients),
+            streams=DynamoStreams(table, clients),
         )
 
         def note(event_name: str, **_: Any) -> None:

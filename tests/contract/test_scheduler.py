@@ -14,17 +14,11 @@ from botocore.exceptions import ClientError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stepwell.adapters.aws.batches import BODY_LIMIT
 from stepwell.adapters.aws.clients import ATTEMPTS
 from stepwell.adapters.aws.clock import SystemClock, SystemIds
-from stepwell.adapters.aws.queue import BODY_LIMIT
-from stepwell.adapters.aws.timers import (
-    ROUNDS,
-    AwsTimers,
-    ScheduleTarget,
-    at_expression,
-    schedule_name,
-    schedule_of,
-)
+from stepwell.adapters.aws.schedules import ROUNDS, ScheduleTarget, at_expression
+from stepwell.adapters.aws.timers import AwsTimers, schedule_name, schedule_of
 from stepwell.core.messages import TimerDue, load_message
 from stepwell.engine.ports import Consumer, TransientError
 from tests.contract import test_timers as laws
@@ -59,6 +53,7 @@ def _deployment(aws: Messaging) -> Deployment:
     nothing: Any = None
     return Deployment(
         maps=nothing,
+        streams=nothing,
         store=nothing,
         blobs=nothing,
         queue=aws.queue,

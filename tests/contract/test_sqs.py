@@ -12,9 +12,9 @@ from botocore.exceptions import ClientError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stepwell.adapters.aws.batches import BODY_LIMIT
 from stepwell.adapters.aws.clients import ATTEMPTS, THREADS, is_transient
 from stepwell.adapters.aws.queue import (
-    BODY_LIMIT,
     InboxQueue,
     SqsQueue,
     SqsStepQueue,
@@ -28,6 +28,7 @@ from stepwell.adapters.aws.queue import (
 )
 from stepwell.core.messages import (
     CancelRun,
+    ChildNoted,
     ChildReported,
     Continue,
     DeleteRun,
@@ -35,9 +36,11 @@ from stepwell.core.messages import (
     InboxPut,
     LookAgain,
     MapReported,
+    MendSignal,
     Message,
     ResumeRun,
     RetryRun,
+    SignalsArrived,
     StartRun,
     StepAttempt,
     StepReported,
@@ -61,6 +64,7 @@ CANCEL = CancelRun(run_id="run", request_id="r")
 
 #: For each type, two messages that differ in nothing but their cause.
 REPORTED = MapReported(run_id="run", map="m*:1", order=2, cause="1 have failed")
+NOTED = ChildNoted(run_id="run", child="c:1", child_run="r", order=7)
 PUT = InboxPut(run_id="run", entry_id="e", key="k", payload="1", sent_at=1)
 PAIRS: list[tuple[Message, Message]] = [
     (START_RUN, START_RUN.model_copy(update={"seed": "s2"})),
@@ -80,6 +84,7 @@ PAIRS: list[tuple[Message, Message]] = [
             ResumeRun(run_id="run", request_id="r", pause="p"),
             RetryRun(run_id="run", request_id="r", after=3),
             DeleteRun(run_id="run", request_id="r", after=3),
+            MendSignal(run_id="run", request_id="r", sequence=3, action="redrive"),
         )
     ),
     *(
@@ -101,6 +106,9 @@ PAIRS: list[tuple[Message, Message]] = [
         ChildReported(run_id="run", child="c:1", child_run="r", last_event=7),
         ChildReported(run_id="run", child="c:2", child_run="s", last_event=7),
     ),
+    (NOTED, NOTED.model_copy(update={"order": 9})),
+    (NOTED, NOTED.model_copy(update={"child_run": "s"})),
+    (SignalsArrived(run_id="run", until=7), SignalsArrived(run_id="run", until=8)),
 ]
 XML_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -85,7 +85,12 @@ class Front:
             return _receipt_reply(self._sqs.delete(request.body["ReceiptHandle"]))
         status, headers, content = self._ask_moto(environ)
         if request.operation == "SendMessage" and status.startswith("200"):
-            self._sqs.sent(request, json.loads(content)["MessageId"])
+            url = request.body["QueueUrl"]
+            self._sqs.sent(url, request.body, json.loads(content)["MessageId"])
+        elif request.operation == "SendMessageBatch" and status.startswith("200"):
+            ids = {each["Id"]: each["MessageId"] for each in json.loads(content)["Successful"]}
+            for entry in request.body["Entries"]:
+                self._sqs.sent(request.body["QueueUrl"], entry, ids[entry["Id"]])
         return status, headers, content
 
     def _ask_moto(self, environ: dict[str, Any]) -> tuple[str, Any, bytes]:

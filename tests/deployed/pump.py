@@ -161,8 +161,9 @@ class Deployment:
 
     def _fire(self, schedule: dict[str, Any]) -> None:
         target = schedule["Target"]
-        assert target["Arn"] == self.queues.by_name["RunQueue"].arn
-        self.queues.put("RunQueue", target["Input"], target["SqsParameters"]["MessageGroupId"])
+        arns = {self.queues.by_name[name].arn: name for name in ("RunQueue", "SignalQueue")}
+        group = target["SqsParameters"]["MessageGroupId"]
+        self.queues.put(arns[target["Arn"]], target["Input"], group)
         assert schedule["ActionAfterCompletion"] == "DELETE"
         self.scheduler.delete_schedule(GroupName=GROUP, Name=schedule["Name"])
 
@@ -413,6 +414,9 @@ def _create(built: Built, queues: Queues) -> dict[str, str]:
         "STEPWELL_BUCKET": BUCKET,
         "STEPWELL_RUN_QUEUE_URL": urls["RunQueue"],
         "STEPWELL_RUN_QUEUE_ARN": queues.by_name["RunQueue"].arn,
+        "STEPWELL_SIGNAL_QUEUE_URL": urls["SignalQueue"],
+        "STEPWELL_SIGNAL_QUEUE_ARN": queues.by_name["SignalQueue"].arn,
+        "STEPWELL_SIGNAL_DEAD_LETTER_URL": urls["SignalDeadLetters"],
         "STEPWELL_INBOX_QUEUE_URL": urls["InboxQueue"],
         "STEPWELL_INBOX_DEAD_LETTER_URL": urls["InboxDeadLetters"],
         "STEPWELL_STEP_QUEUE_URL": urls["StepQueue"],

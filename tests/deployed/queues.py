@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.deployed.built import BuiltQueue
-from tests.deployed.front import Request
 
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
@@ -35,6 +34,7 @@ class Message:
     receives: int = 0
     first_receive: float = 0.0
     receipt: str | None = None
+    deduplication_id: str | None = None
 
 
 class Queue:
@@ -50,7 +50,8 @@ class Queue:
     def add(self, message: Message) -> None:
         """Take a message, unless its group had an equal one within five minutes."""
         if self.built.fifo:
-            key = (message.group, hashlib.sha256(message.body.encode()).hexdigest())
+            body = hashlib.sha256(message.body.encode()).hexdigest()
+            key = (message.group, message.deduplication_id or body)
             if message.sent - self._seen.get(key, float("-inf")) < DEDUPLICATION_SECONDS:
                 return
             self._seen[key] = message.sent
@@ -62,13 +63,10 @@ class Queue:
         self._seen.clear()
 
     def ready(self, now: float) -> Iterable[Message]:
-        """What could be received now: in a FIFO queue the first of each group, if it is free."""
-        groups: set[str | None] = set()
+        """What could be received now: in a FIFO queue nothing of a group that has one in flight."""
+        held = {each.group for each in self.messages if self.built.fifo and each.visible > now}
         for message in self.messages:
-            if self.built.fifo and message.group in groups:
-                continue
-            groups.add(message.group)
-            if message.visible <= now:
+            if message.visible <= now and message.group not in held:
                 yield message
 
     def next_time(self, now: float) -> float | None:
@@ -85,10 +83,9 @@ class Queues:
         self._now = now
         self._lock = threading.RLock()
 
-    def sent(self, request: Request, message_id: str) -> None:
-        """A message was sent."""
-        body = request.body
-        queue = self._by_queue_name[body["QueueUrl"].rpartition("/")[2]]
+    def sent(self, url: str, body: Mapping[str, Any], message_id: str) -> None:
+        """A message was sent to the queue of a URL."""
+        queue = self._by_queue_name[url.rpartition("/")[2]]
         now = self._now()
         message = Message(
             id=message_id,
@@ -97,6 +94,7 @@ class Queues:
             visible=now + body.get("DelaySeconds", 0),
             group=body.get("MessageGroupId"),
             attributes=body.get("MessageAttributes", {}),
+            deduplication_id=body.get("MessageDeduplicationId"),
         )
         with self._lock:
             queue.add(message)

@@ -16,9 +16,11 @@ from stepwell.adapters.aws.blobs import S3Blobs
 from stepwell.adapters.aws.clients import Clients
 from stepwell.adapters.aws.maps import DynamoMaps
 from stepwell.adapters.aws.queue import InboxQueue, SqsQueue, give_back
+from stepwell.adapters.aws.schedules import ScheduleTarget
 from stepwell.adapters.aws.store import DynamoStore
+from stepwell.adapters.aws.streams import DynamoStreams
 from stepwell.adapters.aws.table import Table
-from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
+from stepwell.adapters.aws.timers import AwsTimers
 from stepwell.adapters.local.clock import SkippingClock
 from stepwell.core.messages import load_message
 from stepwell.core.records import Millis
@@ -156,6 +158,7 @@ def open_deployment(emulator: Emulator) -> Deployment:
 
     return Deployment(
         maps=DynamoMaps(table, clients),
+        streams=DynamoStreams(table, clients),
         store=DynamoStore(table, clients),
         blobs=S3Blobs(clients, name),
         queue=queue,

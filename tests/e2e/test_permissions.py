@@ -39,6 +39,7 @@ def test_a_user_who_may_read_may_not_start(stack: Stack) -> None:
 REFUSED = [
     ("ApiRole", "scheduler:CreateSchedule", "schedule"),
     ("ApiRole", "sqs:ReceiveMessage", "RunQueueArn"),
+    ("ApiRole", "sqs:ReceiveMessage", "SignalQueueArn"),
     ("ApiRole", "sqs:SendMessage", "InboxQueueArn"),
     ("ApiRole", "dynamodb:DeleteItem", "table"),
     ("ApiRole", "dynamodb:Scan", "table"),
@@ -48,6 +49,7 @@ REFUSED = [
     ("ApiRole", "s3:DeleteObject", "value"),
     ("WorkerRole", "scheduler:CreateSchedule", "foreign schedule"),
     ("WorkerRole", "sqs:ReceiveMessage", "InboxQueueArn"),
+    ("StepRole", "sqs:ReceiveMessage", "SignalQueueArn"),
     ("StepRole", "scheduler:CreateSchedule", "schedule"),
     ("StepRole", "sqs:SendMessage", "InboxQueueArn"),
     ("InboxRole", "scheduler:CreateSchedule", "schedule"),
@@ -57,6 +59,12 @@ REFUSED = [
 ]
 ALLOWED = [
     ("ApiRole", "sqs:SendMessage", "RunQueueArn"),
+    ("ApiRole", "sqs:SendMessage", "SignalQueueArn"),
+    ("StepRole", "sqs:SendMessage", "SignalQueueArn"),
+    ("InboxRole", "sqs:SendMessage", "SignalQueueArn"),
+    ("SweeperRole", "sqs:SendMessage", "SignalQueueArn"),
+    ("WorkerRole", "sqs:SendMessage", "SignalQueueArn"),
+    ("WorkerRole", "sqs:ReceiveMessage", "SignalQueueArn"),
     ("WorkerRole", "scheduler:CreateSchedule", "schedule"),
     ("WorkerRole", "scheduler:DeleteSchedule", "schedule"),
     ("WorkerRole", "dynamodb:PutItem", "table"),

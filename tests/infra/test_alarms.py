@@ -31,9 +31,10 @@ def test_every_dead_letter_queue_is_watched(metric: str) -> None:
     assert queues <= set(_watching(metric))
 
 
-def test_the_run_queue_is_watched_long_before_sqs_stops_looking() -> None:
-    assert _watching("ApproximateNumberOfMessagesVisible")["RunQueue"]["Threshold"] == 50_000
-    assert {"RunQueue", "InboxQueue", "StepQueue"} <= set(
+def test_queues_with_groups_are_watched_long_before_sqs_stops_looking() -> None:
+    watching = _watching("ApproximateNumberOfMessagesVisible")
+    assert [watching[name]["Threshold"] for name in ("RunQueue", "SignalQueue")] == [50_000] * 2
+    assert {"RunQueue", "SignalQueue", "InboxQueue", "StepQueue"} <= set(
         _watching("ApproximateAgeOfOldestMessage")
     )
 

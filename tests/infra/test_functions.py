@@ -15,6 +15,7 @@ from stepwell.adapters.aws.environment import (
     output_of,
     variable_of,
 )
+from stepwell.core.signals import BATCH
 from tests.infra.templates import FUNCTIONS, PARENT, ROOT, of_type, short
 
 GLOBALS = PARENT["Globals"]["Function"]
@@ -68,12 +69,18 @@ def test_the_outputs_hold_what_an_environment_needs(model: type[Environment]) ->
     ("name", "queues"),
     [
         ("ApiFunction", []),
-        ("WorkerFunction", ["RunQueue"]),
+        ("WorkerFunction", ["RunQueue", "SignalQueue"]),
         ("StepFunction", ["StepQueue"]),
         ("InboxFunction", ["InboxQueue"]),
         (
             "SweeperFunction",
-            ["RunDeadLetters", "InboxDeadLetters", "StepDeadLetters", "ScheduleDeadLetters"],
+            [
+                "RunDeadLetters",
+                "SignalDeadLetters",
+                "InboxDeadLetters",
+                "StepDeadLetters",
+                "ScheduleDeadLetters",
+            ],
         ),
     ],
 )
@@ -90,6 +97,10 @@ def test_a_function_is_fed_by_its_queues(name: str, queues: list[str]) -> None:
 )
 def test_turns_and_attempts_come_one_at_a_time(name: str, queue: str) -> None:
     assert _feeds(name)[queue]["BatchSize"] == 1
+
+
+def test_signals_come_as_many_at_a_time_as_one_batch_holds() -> None:
+    assert _feeds("WorkerFunction")["SignalQueue"]["BatchSize"] == BATCH
 
 
 def test_the_sweeper_looks_every_minute() -> None:

@@ -33,9 +33,10 @@ def _feeds() -> list[tuple[str, str]]:
 
 
 def test_the_queues_are_these() -> None:
-    assert set(SOURCES) == {"RunQueue", "InboxQueue", "StepQueue"}
+    assert set(SOURCES) == {"RunQueue", "SignalQueue", "InboxQueue", "StepQueue"}
     assert set(DEAD_LETTERS) == {
         "RunDeadLetters",
+        "SignalDeadLetters",
         "InboxDeadLetters",
         "StepDeadLetters",
         "ScheduleDeadLetters",
@@ -62,21 +63,27 @@ def test_a_message_is_tried_at_least_ten_times(name: str) -> None:
     assert MESSAGING["Parameters"]["MaxReceiveCount"]["MinValue"] == 10
 
 
-def test_only_the_run_queue_has_an_order_and_many_groups_at_once() -> None:
+def test_only_turns_and_signals_have_an_order() -> None:
     assert [name for name, queue in QUEUES.items() if queue.get("FifoQueue")] == [
         "RunQueue",
         "RunDeadLetters",
+        "SignalQueue",
+        "SignalDeadLetters",
     ]
-    assert QUEUES["RunQueue"]["FifoThroughputLimit"] == "perMessageGroupId"
-    assert QUEUES["RunQueue"]["DeduplicationScope"] == "messageGroup"
-    assert QUEUES["RunQueue"]["ContentBasedDeduplication"] is True
+
+
+@pytest.mark.parametrize("queue", ["RunQueue", "SignalQueue"])
+def test_a_queue_with_an_order_has_many_groups_at_once(queue: str) -> None:
+    assert QUEUES[queue]["FifoThroughputLimit"] == "perMessageGroupId"
+    assert QUEUES[queue]["DeduplicationScope"] == "messageGroup"
+    assert QUEUES[queue]["ContentBasedDeduplication"] is True
 
 
 @pytest.mark.parametrize(("function", "queue"), _feeds())
 def test_a_message_stays_invisible_for_as_long_as_its_function_may_run(
     function: str, queue: str
 ) -> None:
-    if queue == "RunQueue":
+    if queue in ("RunQueue", "SignalQueue"):
         return
     timeout = FUNCTIONS[function]["Timeout"]
     longest = PARENT["Parameters"][timeout["Ref"]]["MaxValue"] if "Ref" in str(timeout) else timeout
@@ -93,7 +100,8 @@ def test_a_turn_has_its_message_for_its_timeout_and_thirty_seconds() -> None:
     assert max(map(int, allowed)) == 300
     given = PARENT["Resources"]["Messaging"]["Properties"]["Parameters"]["RunVisibility"]
     assert given == {"Fn::FindInMap": ["RunVisibility", {"Ref": "WorkerTimeout"}, "Seconds"]}
-    assert QUEUES["RunQueue"]["VisibilityTimeout"] == {"Ref": "RunVisibility"}
+    for queue in ("RunQueue", "SignalQueue"):
+        assert QUEUES[queue]["VisibilityTimeout"] == {"Ref": "RunVisibility"}
     standard = default(PARENT, {"Ref": "WorkerTimeout"})
     assert MESSAGING["Parameters"]["RunVisibility"]["Default"] == int(standard) + 30
 
@@ -101,6 +109,7 @@ def test_a_turn_has_its_message_for_its_timeout_and_thirty_seconds() -> None:
 def test_schedules_may_send_due_timers_and_their_dead_letters_and_nothing_else() -> None:
     assert grants(ROLE) == {
         "RunQueue.Arn": {"sqs:SendMessage"},
+        "SignalQueue.Arn": {"sqs:SendMessage"},
         "ScheduleDeadLetters.Arn": {"sqs:SendMessage"},
         "KmsKeyArn": {"kms:Decrypt", "kms:GenerateDataKey"},
     }

@@ -65,6 +65,9 @@ def test_the_outputs_are_those_that_a_client_reads() -> None:
         "ScheduleDeadLetterArn",
         "ScheduleGroup",
         "ScheduleRoleArn",
+        "SignalDeadLetterUrl",
+        "SignalQueueArn",
+        "SignalQueueUrl",
         "StepQueueUrl",
         "Table",
     }

@@ -6,6 +6,7 @@ from tests.mutations.mutation import Mutation
 
 _QUEUE = "adapters/aws/queue.py"
 _TIMERS = "adapters/aws/timers.py"
+_SCHEDULE = "adapters/aws/schedules.py"
 _BLOBS = "adapters/aws/blobs.py"
 _BATCH = "adapters/aws/handlers/batch.py"
 _WORKER = "adapters/aws/handlers/worker.py"
@@ -114,16 +115,16 @@ TIMERS = (
     ),
     Mutation(
         id="aws-timer-name",
-        module=_TIMERS,
-        was="json.dumps([run_id, wait_id, arm])",
-        becomes="json.dumps([run_id, wait_id])",
+        module=_SCHEDULE,
+        was="json.dumps([run_id, *rest])",
+        becomes="json.dumps([run_id, *rest[:1]])",
         protects="each arm of a wait has a timer of its own",
         killed_by=(f"{_SCHEDULES}test_a_cancelled_schedule_is_gone_and_others_stay",),
     ),
     Mutation(
         id="aws-schedule-stands",
-        module=_TIMERS,
-        within="AwsTimers._create",
+        module=_SCHEDULE,
+        within="Schedules._create",
         was='            if error_code(error) == "ConflictException":\n                return False\n',
         becomes="",
         protects="a schedule that stands is found when its timer is started again",
@@ -131,8 +132,8 @@ TIMERS = (
     ),
     Mutation(
         id="aws-schedule-of-its-name",
-        module=_TIMERS,
-        within="AwsTimers._create",
+        module=_SCHEDULE,
+        within="Schedules._create",
         was='if error_code(error) == "ConflictException":',
         becomes="if error_code(error):",
         protects="a schedule that cannot be made is no schedule that stands",
@@ -140,7 +141,7 @@ TIMERS = (
     ),
     Mutation(
         id="aws-schedule-agrees",
-        module=_TIMERS,
+        module=_SCHEDULE,
         was="if _agrees(standing, wanted) or await",
         becomes="if standing or await",
         protects="a timer that is started with another time fires then",
@@ -148,7 +149,7 @@ TIMERS = (
     ),
     Mutation(
         id="aws-schedule-gone",
-        module=_TIMERS,
+        module=_SCHEDULE,
         was="            if standing is None:  # it has just fired or been cancelled\n                continue\n",
         becomes="            if standing is None:\n                return\n",
         protects="a schedule that went away under our hands is made",
@@ -156,8 +157,8 @@ TIMERS = (
     ),
     Mutation(
         id="aws-schedule-being-changed",
-        module=_TIMERS,
-        within="AwsTimers._replace",
+        module=_SCHEDULE,
+        within="Schedules._replace",
         was='            if error_code(error) in ("ResourceNotFoundException", "ConflictException"):\n                return False\n',
         becomes="            if error_code(error):\n                return True\n",
         protects="a schedule that somebody else is changing is looked at again",
@@ -165,7 +166,7 @@ TIMERS = (
     ),
     Mutation(
         id="aws-schedule-cancelled-twice",
-        module=_TIMERS,
+        module=_SCHEDULE,
         was='if error_code(error) not in ("ResourceNotFoundException", "ConflictException"):',
         becomes='if error_code(error) not in ("ConflictException",):',
         protects="a timer that has fired can be cancelled",

@@ -6,6 +6,7 @@ from tests.mutations.mutation import Mutation
 
 _STORE = "adapters/aws/store.py"
 _TABLE = "adapters/aws/table.py"
+_LOADING = "adapters/aws/loading.py"
 _DEFINITIONS = "adapters/aws/definitions.py"
 _LAWS = "tests/contract/test_store.py::"
 _OWN = "tests/contract/test_dynamodb.py::"
@@ -175,9 +176,9 @@ LOG = (
     ),
     Mutation(
         id="aws-load-no-hole",
-        module=_STORE,
-        within="DynamoStore._load",
-        was="if _is_whole(rows.commits):",
+        module=_LOADING,
+        within="load",
+        was="if _is_whole(rows):",
         becomes="if rows:",
         protects="no turn decides on a log that was read with a hole",
         killed_by=(f"{_OWN}test_a_log_that_was_written_while_it_was_read_has_no_hole",),

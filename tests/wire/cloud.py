@@ -176,7 +176,7 @@ class Account:
             environment=self._environment,
             clock=self.clock,
             aws=aws,
-            worker=Worker(aws, RECEIVES, registry=known),
+            worker=Worker(aws, RECEIVES, self._environment.signal_dead_letter_url, registry=known),
             step=StepFunction(aws, registry=known),
             inbox=Inbox(aws, self._environment.inbox_queue_url, self._dead),
             sweeper=Sweeper(aws),

@@ -23,10 +23,11 @@ from moto.sqs.models import sqs_backends
 from stepwell.adapters.aws.blobs import S3Blobs
 from stepwell.adapters.aws.clients import Clients
 from stepwell.adapters.aws.queue import InboxQueue, SqsQueue, SqsStepQueue
+from stepwell.adapters.aws.schedules import ScheduleTarget
 from stepwell.adapters.aws.session import open_session
 from stepwell.adapters.aws.store import DynamoStore
 from stepwell.adapters.aws.table import Table
-from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
+from stepwell.adapters.aws.timers import AwsTimers
 from stepwell.adapters.local.clock import SkippingClock
 from tests.contract.given import START
 from tests.contract.messaging import ACCOUNT, REGION

@@ -26,6 +26,7 @@ from stepwell.adapters.aws.handlers.telemetry import metrics
 from stepwell.adapters.aws.handlers.worker import Worker
 from stepwell.adapters.aws.maps import DynamoMaps
 from stepwell.adapters.aws.session import open_session
+from stepwell.adapters.aws.streams import DynamoStreams
 from stepwell.adapters.aws.table import Table
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.adapters.local.clock import SkippingClock
@@ -43,7 +44,12 @@ Handle = Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
 MAX_RECEIVES = 3
 KEYS = {"k1": "a-secret-of-enough-letters"}
 #: Queues and what becomes of what they cannot deliver.
-_QUEUES = {"run.fifo": "run-dead.fifo", "step": "step-dead", "inbox": "inbox-dead"}
+_QUEUES = {
+    "run.fifo": "run-dead.fifo",
+    "signal.fifo": "signal-dead.fifo",
+    "step": "step-dead",
+    "inbox": "inbox-dead",
+}
 _OTHERS = ("schedule-dead",)
 
 
@@ -141,6 +147,7 @@ class Deployed:
         self.delivered += 1
         functions: dict[str, Any] = {
             "run.fifo": self.worker,
+            "signal.fifo": self.worker,
             "step": self.step,
             "inbox": self.inbox,
         }
@@ -197,6 +204,7 @@ class Deployed:
             store=self.aws.store,
             blobs=self.aws.blobs,
             maps=DynamoMaps(self.aws.table, self.aws.clients),
+            streams=DynamoStreams(self.aws.table, self.aws.clients),
         )
         return storage.fault(client, operation, *kinds)
 
@@ -249,6 +257,9 @@ def variables(sqs: Any) -> dict[str, str]:
         "STEPWELL_TABLE": "stepwell",
         "STEPWELL_BUCKET": "values",
         "STEPWELL_RUN_QUEUE_URL": f"{url}/run.fifo",
+        "STEPWELL_SIGNAL_QUEUE_URL": f"{url}/signal.fifo",
+        "STEPWELL_SIGNAL_QUEUE_ARN": f"{arn}:signal.fifo",
+        "STEPWELL_SIGNAL_DEAD_LETTER_URL": f"{url}/signal-dead.fifo",
         "STEPWELL_INBOX_QUEUE_URL": f"{url}/inbox",
         "STEPWELL_STEP_QUEUE_URL": f"{url}/step",
         "STEPWELL_RUN_QUEUE_ARN": f"{arn}:run.fifo",
@@ -317,6 +328,7 @@ def open_deployment(leave: Any = None, unchecked: str | None = None) -> Iterator
             worker=Worker(
                 aws,
                 MAX_RECEIVES,
+                environment.signal_dead_letter_url,
                 registry=OfDeployments(),
                 **({} if leave is None else {"leave": leave}),
             ),

@@ -172,7 +172,8 @@ def test_a_step_that_kills_each_process_leaves_its_run_stuck_with_its_attempts_c
 def _limited(deployed: Deployed, **limits: int) -> Worker:
     environment = deployed.environment.model_copy(update=limits)
     aws = open_aws(environment, deployed.session, clock=deployed.clock)
-    return Worker(aws, MAX_RECEIVES, registry=OfDeployments())
+    dead = environment.signal_dead_letter_url
+    return Worker(aws, MAX_RECEIVES, dead, registry=OfDeployments())
 
 
 @pytest.fixture

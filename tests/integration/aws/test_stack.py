@@ -20,6 +20,7 @@ OUTPUTS = {
     "Table": "table",
     "Bucket": "bucket",
     "RunQueueUrl": "https://sqs.eu-central-1.amazonaws.com/123456789012/run.fifo",
+    "SignalQueueUrl": "https://sqs.eu-central-1.amazonaws.com/123456789012/signal.fifo",
     "KeysSecret": "keys",
     "ApiUrl": "https://example.invalid",
 }
@@ -66,7 +67,12 @@ def test_a_session_without_a_region_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     nowhere = open_session()
     with pytest.raises(UsageError, match="no AWS region"):
         ClientEnvironment.from_stack("orders", nowhere)
-    environment = Environment(table="table", bucket="bucket", run_queue_url=OUTPUTS["RunQueueUrl"])
+    environment = Environment(
+        table="table",
+        bucket="bucket",
+        run_queue_url=OUTPUTS["RunQueueUrl"],
+        signal_queue_url=OUTPUTS["SignalQueueUrl"],
+    )
     with pytest.raises(UsageError, match="no AWS region"):
         open_aws(environment, nowhere)
 
@@ -89,7 +95,12 @@ def test_a_stack_that_cannot_be_read_is_told(
 
 
 def test_without_a_secret_there_are_no_settings(session: Session) -> None:
-    environment = Environment(table="table", bucket="bucket", run_queue_url=OUTPUTS["RunQueueUrl"])
+    environment = Environment(
+        table="table",
+        bucket="bucket",
+        run_queue_url=OUTPUTS["RunQueueUrl"],
+        signal_queue_url=OUTPUTS["SignalQueueUrl"],
+    )
     with open_aws(environment, session) as aws:
         for ask in (lambda: aws.settings, aws.refresh):
             with pytest.raises(UsageError, match="STEPWELL_KEYS_SECRET"):

@@ -175,7 +175,7 @@ def test_keys_that_cannot_be_read_give_the_message_back(deployed: Deployed, gree
         SecretId="keys", SecretString="{}"
     )
     aws = open_aws(deployed.environment, deployed.session, clock=deployed.clock)
-    fresh = Worker(aws, MAX_RECEIVES)
+    fresh = Worker(aws, MAX_RECEIVES, deployed.environment.signal_dead_letter_url)
     response = fresh.handle(deployed.event("run.fifo"), LambdaContext())
     assert len(response["batchItemFailures"]) == 1
     fresh.close()

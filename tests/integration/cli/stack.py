@@ -163,19 +163,21 @@ def _make_stack(session: Any, table: str) -> None:
         "Bucket": BUCKET,
         "KeysSecret": secret["ARN"],
         "RunQueueUrl": {"Ref": "RunQueue"},
+        "SignalQueueUrl": {"Ref": "SignalQueue"},
     }
     template = {
         "Resources": {
-            "RunQueue": {
+            name: {
                 "Type": "AWS::SQS::Queue",
                 "Properties": {
-                    "QueueName": "run.fifo",
+                    "QueueName": queue,
                     "FifoQueue": True,
                     "ContentBasedDeduplication": True,
                     "FifoThroughputLimit": "perMessageGroupId",
                     "DeduplicationScope": "messageGroup",
                 },
             }
+            for name, queue in (("RunQueue", "run.fifo"), ("SignalQueue", "signal.fifo"))
         },
         "Outputs": {name: {"Value": value} for name, value in outputs.items()},
     }

@@ -216,6 +216,8 @@ def test_a_client_finds_the_deployment_that_its_environment_names(
     monkeypatch.setenv("STEPWELL_TABLE", stack.aws.table.name)
     monkeypatch.setenv("STEPWELL_BUCKET", BUCKET)
     monkeypatch.setenv("STEPWELL_RUN_QUEUE_URL", stack.queue_url)
+    signal_queue = stack.queue_url.replace("run.fifo", "signal.fifo")
+    monkeypatch.setenv("STEPWELL_SIGNAL_QUEUE_URL", signal_queue)
     monkeypatch.setenv("STEPWELL_KEYS_SECRET", "keys")
     client = Client.from_env()
     [hook] = asyncio.run(client.list_hooks(run_id=run_id)).items

@@ -41,6 +41,7 @@ class Environment(BaseModel):
     table: _Text
     bucket: _Text
     run_queue_url: _FifoUrl
+    signal_queue_url: _FifoUrl
     inline_limit: int | None = Field(default=None, ge=0, le=65_536)
 
     @classmethod
@@ -97,6 +98,8 @@ class WorkerEnvironment(StepEnvironment):
 
     inbox_queue_url: _Url
     run_queue_arn: _Arn
+    signal_queue_arn: _Arn
+    signal_dead_letter_url: _FifoUrl
     schedule_group: _Text
     schedule_role_arn: _Arn
     schedule_dead_letter_arn: _Arn

@@ -110,6 +110,9 @@ class RunItem(TableItem):
     parent: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
     continued_from = UnicodeAttribute(null=True)
     continued_to = UnicodeAttribute(null=True)
+    stream_run = UnicodeAttribute(null=True)
+    snapshot = NumberAttribute(null=True)
+    subscription: MapAttribute[str, Any] = MapAttribute(null=True)  # type: ignore[no-untyped-call]
 
 
 class CommitItem(TableItem):

@@ -12,11 +12,16 @@
 | `R#<run>` | `I#<entry>` | entry of the inbox |
 | `R#<run>` | `K#<step>` | checkpoint |
 | `R#<run>` | `O#<step>#<12-digit n>` | output row n |
+| `T#<stream>#<stream run>` | `C` | how far a stream run has come |
+| `T#<stream>#<stream run>` | `D#<signal>` | the number of a signal that is remembered |
+| `T#<stream>#<stream run>` | `G#<12-digit n>` | batch of signals whose first is n |
+| `T#<stream>#<stream run>` | `S#<step>` | subscription |
 | `W` | `<workflow>` | name of a workflow that has had a run or was published |
 | `W#<workflow>` | `V#<digest>` | published definition |
 | `W#<workflow>` | `current` | the current one of them |
 
-A run is loaded as the range from `A` to the last `I#`; the others sort after it.
+A run is loaded as the range from `A` to the last `I#`; the others sort after it. A subscription is
+loaded as two: from `A` to the last `D#`, and from the commit of its snapshot to the last `I#`.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ import hashlib
 import re
 
 from stepwell.core.map_rows import TOP, ShardKey
+from stepwell.core.signals import StreamKey
 
 #: DynamoDB's limits, in bytes.
 PARTITION_KEY_LIMIT = 2048
@@ -35,6 +41,9 @@ SHARDS = 4
 HEADER = "A"
 #: The last sort key of a load: `$` follows `#`, so every `I#…` is below it.
 LOAD_END = "I$"
+#: The last sort key of what stands before the commits: header and dispatched steps.
+STEPS_END = "D$"
+STREAM_HEAD = "C"
 SHARD_ROW = "A"
 WORKFLOWS = "W"
 CURRENT = "current"
@@ -144,6 +153,42 @@ def item_key(index: int) -> str:
 def items_after() -> str:
     """What all items of a map sort after."""
     return "I#"
+
+
+def stream_partition(key: StreamKey) -> str:
+    """The partition of a stream run."""
+    limit = (PARTITION_KEY_LIMIT - 3) // 2
+    return f"T#{encode(key.stream, limit)}#{encode(key.run, limit)}"
+
+
+def signal_key(signal_id: str) -> str:
+    """The sort key of what is remembered of a signal."""
+    return f"D#{encode(signal_id, SORT_KEY_LIMIT - 2)}"
+
+
+def batch_key(first: int) -> str:
+    """The sort key of a batch of signals; keys sort as numbers do."""
+    return f"G#{_number(first)}"
+
+
+def batch_first(key: str) -> int:
+    """The number in a batch's sort key."""
+    return int(key.removeprefix("G#"))
+
+
+def last_batch_key() -> str:
+    """The highest sort key that a batch can have."""
+    return batch_key(_LARGEST)
+
+
+def subscription_key(step: str) -> str:
+    """The sort key of a subscription."""
+    return f"S#{encode(step, SORT_KEY_LIMIT - 2)}"
+
+
+def subscriptions_after() -> str:
+    """What the sort keys of all subscriptions begin with."""
+    return "S#"
 
 
 def _number(number: int) -> str:

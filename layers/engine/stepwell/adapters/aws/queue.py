@@ -9,15 +9,17 @@ names the run, its type and a cause, and `cause_of` says for each type what that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, assert_never
 
 from botocore.exceptions import ClientError
 
+from stepwell.adapters.aws.batches import BODY_LIMIT, send_all
 from stepwell.adapters.aws.clients import Clients, error_code
 from stepwell.core.messages import (
     CancelRun,
+    ChildNoted,
     ChildReported,
     Continue,
     DeleteRun,
@@ -26,9 +28,11 @@ from stepwell.core.messages import (
     LookAgain,
     MapItem,
     MapReported,
+    MendSignal,
     Message,
     ResumeRun,
     RetryRun,
+    SignalsArrived,
     StartRun,
     StepMessage,
     StepReported,
@@ -37,12 +41,8 @@ from stepwell.core.messages import (
     dump_message,
 )
 from stepwell.core.records import Millis
-from stepwell.engine.ports import ItemTooLarge, TransientError
+from stepwell.engine.ports import ItemTooLarge
 
-#: Bytes of a body, SQS's own limit.
-BODY_LIMIT = 1024 * 1024
-#: Messages of one batch.
-_BATCH = 10
 #: The longest that SQS keeps a message back after a send.
 LONGEST_DELAY_S = 900
 #: The longest that SQS keeps a received message from being received again, from the receive on.
@@ -68,9 +68,10 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
     """What sets a message apart from all others of its run and type. Equal causes are one message.
 
     A start has a fresh seed, a decision is made from what is answered, a timer is one arm of one
-    wait and its time, a report is of one claim on an attempt, or of one end of a child, what is
-    asked of a run has an id of its own, and the two wake-ups carry a cause and nothing else. Two
-    puts of one entry may differ in what they put, and then the row decides which of them counts.
+    wait and its time, a report is of one claim on an attempt, or of one end of a child, what a
+    child notes is as of one of its events, and what is asked of a run has an id of its own. Signals
+    have arrived up to a number, and the two wake-ups carry a cause and nothing else. Two puts of
+    one entry may differ in what they put, and then the row decides which of them counts.
     """
     match message:
         case StartRun():
@@ -87,7 +88,11 @@ def cause_of(message: Message) -> tuple[str | int, ...]:
             return (message.entry_id, message.key, message.payload)
         case ChildReported():
             return (message.child_run, message.last_event)
-        case CancelRun() | LookAgain() | ResumeRun() | RetryRun() | DeleteRun():
+        case ChildNoted():
+            return (message.child_run, message.order)
+        case SignalsArrived():
+            return (message.until,)
+        case CancelRun() | LookAgain() | ResumeRun() | RetryRun() | DeleteRun() | MendSignal():
             return (message.request_id,)
         case Continue() | Wake():
             return (message.cause,)
@@ -98,14 +103,15 @@ def body_of(message: Message) -> str:
     """The message as a body that SQS takes. Raises `ItemTooLarge`; `ValueError` without a cause."""
     if "" in cause_of(message):
         raise ValueError(f"a {message.type!r} message to run {message.run_id!r} needs a cause")
-    return _for_sqs(message, f"message to run {message.run_id!r}")
+    return for_sqs(dump_message(message), f"message to run {message.run_id!r}")
 
 
-def _for_sqs(message: Message | StepMessage, what: str) -> str:
-    body = dump_message(message).translate(_REFUSED_BY_SQS)
+def for_sqs(text: str, what: str, limit: int = BODY_LIMIT) -> str:
+    """JSON as SQS takes it. Raises `ItemTooLarge`, naming what it is, above a limit in bytes."""
+    body = text.translate(_REFUSED_BY_SQS)
     size = len(body.encode())
-    if size > BODY_LIMIT:
-        raise ItemTooLarge(what, size, BODY_LIMIT)
+    if size > limit:
+        raise ItemTooLarge(what, size, limit)
     return body
 
 
@@ -127,6 +133,17 @@ class SqsQueue:
             MessageGroupId=group_of(message.run_id),
         )
 
+    async def send_all(self, messages: Sequence[Message]) -> None:
+        """Send messages to runs, each run named once at most.
+
+        All were sent when it returns; some may have been when it raises.
+        """
+        entries = [
+            {"MessageBody": body_of(each), "MessageGroupId": group_of(each.run_id)}
+            for each in messages
+        ]
+        await send_all(self._clients, self._url, entries)
+
 
 class SqsStepQueue:
     """Implements the `StepQueue` port on a standard queue. `sent` counts what went out."""
@@ -143,7 +160,7 @@ class SqsStepQueue:
         await self._clients.call(
             self._clients.sqs.send_message,
             QueueUrl=self._url,
-            MessageBody=_for_sqs(attempt, f"attempt of step {attempt.name!r}"),
+            MessageBody=for_sqs(dump_message(attempt), f"attempt of step {attempt.name!r}"),
         )
         self.sent += 1
 
@@ -152,36 +169,14 @@ class SqsStepQueue:
         seconds = seconds_up(delay)
         if not 0 <= seconds <= LONGEST_DELAY_S:
             raise ValueError(f"SQS delays by 0 to {LONGEST_DELAY_S} seconds, not {seconds}")
-        bodies = [_for_sqs(item, f"item {item.index} of map {item.map!r}") for item in items]
-        for batch in batches(bodies):
-            await self._send_batch(batch, seconds)
-
-    async def _send_batch(self, bodies: Sequence[str], seconds: int) -> None:
-        entries: list[Any] = [
-            {"Id": str(n), "MessageBody": body, **({"DelaySeconds": seconds} if seconds else {})}
-            for n, body in enumerate(bodies)
+        delayed = {"DelaySeconds": seconds} if seconds else {}
+        bodies = [
+            for_sqs(dump_message(item), f"item {item.index} of map {item.map!r}") for item in items
         ]
-        reply = await self._clients.call(
-            self._clients.sqs.send_message_batch, QueueUrl=self._url, Entries=entries
+        await send_all(
+            self._clients, self._url, ({"MessageBody": body, **delayed} for body in bodies)
         )
-        self.sent += len(reply.get("Successful", ()))
-        if failed := reply.get("Failed"):
-            raise TransientError(f"{len(failed)} messages were not sent: {failed[0].get('Code')}")
-
-
-def batches(bodies: Iterable[str]) -> Iterator[list[str]]:
-    """Bodies in batches that SQS takes: ten, of at most one message's bytes together."""
-    batch: list[str] = []
-    size = 0
-    for body in bodies:
-        length = len(body.encode())
-        if batch and (len(batch) == _BATCH or size + length > BODY_LIMIT):
-            yield batch
-            batch, size = [], 0
-        batch.append(body)
-        size += length
-    if batch:
-        yield batch
+        self.sent += len(bodies)
 
 
 class InboxQueue:
@@ -198,12 +193,16 @@ class InboxQueue:
 
     async def send_later(self, message: Message, delay_seconds: int) -> None:
         """Send; it is received after the delay, or later. Raises `ValueError` above 900 s."""
+        await self.send_body(body_of(message), delay_seconds)
+
+    async def send_body(self, body: str, delay_seconds: int) -> None:
+        """Send what is no message of a run, in the same way."""
         if not 0 <= delay_seconds <= LONGEST_DELAY_S:
             raise ValueError(f"SQS delays by 0 to {LONGEST_DELAY_S} seconds, not {delay_seconds}")
         await self._clients.call(
             self._clients.sqs.send_message,
             QueueUrl=self._url,
-            MessageBody=body_of(message),
+            MessageBody=body,
             DelaySeconds=delay_seconds,
         )
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice
 
 from botocore.exceptions import ClientError
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.operand import Path
 
-from stepwell.adapters.aws import definitions, lists
+from stepwell.adapters.aws import definitions, lists, loading
 from stepwell.adapters.aws.clients import Clients, error_code
 from stepwell.adapters.aws.items import (
     CheckpointItem,
@@ -29,7 +29,6 @@ from stepwell.adapters.aws.items import (
 from stepwell.adapters.aws.keys import (
     CURRENT,
     HEADER,
-    LOAD_END,
     checkpoint_key,
     chunk_key,
     hook_key,
@@ -49,7 +48,6 @@ from stepwell.adapters.aws.rows import (
     inbox_item,
     read_checkpoint,
     read_chunk,
-    read_commit,
     read_header,
     read_hook,
     read_inbox,
@@ -77,7 +75,6 @@ from stepwell.core.records import (
 from stepwell.engine.ports import ItemTooLarge, Page, RunRows, TransientError
 
 _ITEM_LIMIT = 400 * 1024
-_READS_OF_A_HOLE = 2
 # The keys of index `runs` never change, and the flag is only ever set.
 _KEPT = {"pk", "sk", "listed_in", "workflow", "created_at", "expires_at", "cancel_requested"}
 _NOT_HEADER = RunItem.sk > HEADER
@@ -95,10 +92,9 @@ class DynamoStore:
     async def load(self, run_id: str) -> RunRows:
         """Header, log in order, hooks, steps and inbox of a run: one query, every page of it.
 
-        Every item is as it stands when it is read, but a query is no snapshot: of what another
-        turn writes meanwhile, any part may be in it. A log with a hole is therefore read again.
+        Of a subscription two queries, and the log from its snapshot on.
         """
-        return await self._clients.call(self._load, run_id)
+        return await self._clients.call(loading.load, self._table, run_id)
 
     async def get_header(self, run_id: str) -> RunHeader | None:
         """The header alone."""
@@ -158,6 +154,12 @@ class DynamoStore:
         if not commit.events:
             raise ValueError(f"commit {commit.first} of run {run_id!r} has no events")
         return await self._clients.call(self._append, run_id, commit)
+
+    async def trim(
+        self, run_id: str, before: int, hooks: Sequence[str] = (), steps: Sequence[str] = ()
+    ) -> None:
+        """Delete the commits of a run whose first number is below one, and rows by id."""
+        await self._clients.call(loading.trim, self._table, run_id, before, hooks, steps)
 
     async def get_hook(self, run_id: str, hook_id: str) -> HookRow | None:
         """One hook row."""
@@ -281,42 +283,6 @@ class DynamoStore:
         return await self._clients.call(lists.hooks, self._table, run_id, limit, cursor)
 
     # What follows blocks: `Clients.call` runs it in a thread.
-
-    def _load(self, run_id: str) -> RunRows:
-        rows = self._read(run_id)
-        for _ in range(_READS_OF_A_HOLE):
-            if _is_whole(rows.commits):
-                break
-            rows = self._read(run_id)
-        return rows
-
-    def _read(self, run_id: str) -> RunRows:
-        header: RunHeader | None = None
-        commits: list[Commit] = []
-        hooks: list[HookRow] = []
-        steps: list[StepRow] = []
-        inbox: list[InboxRow] = []
-        for item in self._table.query(run_key(run_id), RunItem.sk.between(HEADER, LOAD_END)):
-            kind = item["sk"]["S"][:2]
-            if kind == HEADER:
-                header = read_header(item)
-            elif kind == "E#":
-                commit = read_commit(item)
-                if commit.events:  # none in one that a deletion left in its place
-                    commits.append(commit)
-            elif kind == "H#":
-                hooks.append(read_hook(item))
-            elif kind == "D#":
-                steps.append(read_step(run_id, item))
-            elif kind == "I#":
-                inbox.append(read_inbox(run_id, item))
-        return RunRows(
-            header=header,
-            commits=tuple(commits),
-            hooks=tuple(hooks),
-            steps=tuple(steps),
-            inbox=tuple(inbox),
-        )
 
     def _erase(self, run_id: str, until: Millis, partitions: Sequence[str]) -> None:
         keys = self._table.keys(run_key(run_id), _NOT_HEADER)
@@ -479,10 +445,6 @@ class DynamoStore:
         between = RunItem.sk.between(chunk_key(step, max(0, after) + 1), last_chunk_key(step))
         items = self._table.query(run_key(run_id), between, page=limit)
         return tuple(read_chunk(run_id, item) for item in islice(items, limit))
-
-
-def _is_whole(commits: Sequence[Commit]) -> bool:
-    return all(one.last + 1 == following.first for one, following in pairwise(commits))
 
 
 def _check_size(name: str, item: RawItem) -> None:

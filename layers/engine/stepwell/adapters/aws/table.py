@@ -224,21 +224,25 @@ class Table:
             if not start:
                 return
 
-    def get_many(self, keys: Sequence[tuple[str, str]]) -> list[RawItem]:
-        """The items that are there, in no order; eventually consistent. No key may come twice."""
+    def get_many(
+        self, keys: Sequence[tuple[str, str]], *, consistent: bool = False
+    ) -> list[RawItem]:
+        """The items that are there, in no order. No key may come twice."""
         found: list[RawItem] = []
         for start in range(0, len(keys), _BATCH):
             wanted = [{"pk": pk, "sk": sk} for pk, sk in keys[start : start + _BATCH]]
-            found += self._get_batch(wanted)
+            found += self._get_batch(wanted, consistent)
         return found
 
-    def _get_batch(self, wanted: list[Any]) -> list[RawItem]:
+    def _get_batch(self, wanted: list[Any], consistent: bool) -> list[RawItem]:
         """The items of one batch. DynamoDB leaves some unread above 16 MB, and when throttling."""
         found: list[RawItem] = []
         fruitless = 0
         while wanted:
             with _botocore_errors():
-                reply = self._connection.batch_get_item(self.name, wanted)
+                reply = self._connection.batch_get_item(
+                    self.name, wanted, consistent_read=consistent
+                )
             found += reply["Responses"].get(self.name, ())
             left = reply.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
             if len(left) == len(wanted):

@@ -18,11 +18,15 @@ from stepwell.adapters.aws.environment import (
 )
 from stepwell.adapters.aws.maps import DynamoMaps
 from stepwell.adapters.aws.queue import InboxQueue, SqsQueue, SqsStepQueue
+from stepwell.adapters.aws.schedules import ScheduleTarget
 from stepwell.adapters.aws.secret import KeySecret
 from stepwell.adapters.aws.session import open_session, region_of
+from stepwell.adapters.aws.signal_queue import SqsSignalQueue
+from stepwell.adapters.aws.signal_timers import AskingSignalTimers, AwsSignalTimers
 from stepwell.adapters.aws.store import DynamoStore
+from stepwell.adapters.aws.streams import DynamoStreams
 from stepwell.adapters.aws.table import Table
-from stepwell.adapters.aws.timers import AwsTimers, ScheduleTarget
+from stepwell.adapters.aws.timers import AwsTimers
 from stepwell.core.messages import MapItem, StepMessage
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis
@@ -45,6 +49,7 @@ class AwsDeployment:
     store: DynamoStore
     blobs: S3Blobs
     queue: SqsQueue
+    signals: SqsSignalQueue
     ports: Ports
     _sizes: Sizes = field(repr=False)
     _limits: Limits = field(repr=False)
@@ -93,7 +98,8 @@ def open_aws(
 ) -> AwsDeployment:
     """The adapters of a deployment. Nothing is asked of AWS yet.
 
-    Timers and dispatched steps work with a `WorkerEnvironment`; all others refuse to be used.
+    Timers and dispatched steps work with a `WorkerEnvironment`; all others refuse to be used, and
+    have the worker send signals later.
     Raises `UsageError` without a region.
     """
     session = session or open_session()
@@ -104,6 +110,7 @@ def open_aws(
     store = DynamoStore(table, clients)
     blobs = S3Blobs(clients, environment.bucket)
     queue = SqsQueue(clients, environment.run_queue_url)
+    signals = SqsSignalQueue(clients, environment.signal_queue_url)
     inline_limit = environment.inline_limit
     return AwsDeployment(
         clients=clients,
@@ -111,6 +118,7 @@ def open_aws(
         store=store,
         blobs=blobs,
         queue=queue,
+        signals=signals,
         ports=Ports(
             store=store,
             blobs=blobs,
@@ -118,6 +126,9 @@ def open_aws(
             steps=_steps(environment, clients),
             maps=DynamoMaps(table, clients),
             timers=_timers(environment, clients, clock, queue),
+            streams=DynamoStreams(table, clients),
+            signals=signals,
+            signal_timers=_signal_timers(environment, clients, clock, signals),
             clock=clock,
             ids=SystemIds(),
         ),
@@ -170,12 +181,30 @@ def _timers(
         clock,
         queue=queue,
         inbox=InboxQueue(clients, environment.inbox_queue_url),
-        target=ScheduleTarget(
-            group=environment.schedule_group,
-            queue_arn=environment.run_queue_arn,
-            role_arn=environment.schedule_role_arn,
-            dead_letter_arn=environment.schedule_dead_letter_arn,
-        ),
+        target=_target(environment, environment.run_queue_arn),
+    )
+
+
+def _signal_timers(
+    environment: Environment, clients: Clients, clock: Clock, signals: SqsSignalQueue
+) -> AwsSignalTimers | AskingSignalTimers:
+    if not isinstance(environment, WorkerEnvironment):
+        return AskingSignalTimers(signals)
+    return AwsSignalTimers(
+        clients,
+        clock,
+        queue=signals,
+        inbox=InboxQueue(clients, environment.inbox_queue_url),
+        target=_target(environment, environment.signal_queue_arn),
+    )
+
+
+def _target(environment: WorkerEnvironment, queue_arn: str) -> ScheduleTarget:
+    return ScheduleTarget(
+        group=environment.schedule_group,
+        queue_arn=queue_arn,
+        role_arn=environment.schedule_role_arn,
+        dead_letter_arn=environment.schedule_dead_letter_arn,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from pydantic import TypeAdapter
@@ -41,8 +40,7 @@ SELECT body FROM signal_batches WHERE {_OF} AND first > ? ORDER BY first LIMIT ?
 """  # noqa: S608
 
 _FIND = f"""
-SELECT signal_id, number FROM signal_numbers
-WHERE {_OF} AND until > ? AND signal_id IN (SELECT value FROM json_each(?))
+SELECT number FROM signal_numbers WHERE {_OF} AND signal_id = ? AND until > ?
 """  # noqa: S608
 
 _REMEMBER = """
@@ -88,16 +86,23 @@ class SqliteStreams:
     async def read(self, key: StreamKey, *, after: int, limit: int) -> tuple[NumberedSignal, ...]:
         """Signals with a number above `after`, in order and without gaps, at most `limit`."""
         # The batch that holds the next number may begin before it; no batch is longer than that.
-        rows = self._database.query(_READ, *key, after - BATCH + 1, limit // BATCH + BATCH + 1)
+        rows = self._database.query(_READ, *key, after - BATCH + 1, limit + BATCH)
         found: list[NumberedSignal] = []
         for (body,) in rows:
+            if len(found) >= limit:
+                break
             found += [each for each in _BATCH.validate_json(body).numbered() if each[0] > after]
         return tuple(found[:limit])
 
     async def find(self, key: StreamKey, signal_ids: Sequence[str]) -> Mapping[str, int]:
         """The numbers of those of these signals that are remembered."""
         now = self._clock.now()
-        return dict(self._database.query(_FIND, *key, now, json.dumps(list(signal_ids))))
+        # One by one: SQLite's JSON ends a text at a NUL.
+        return {
+            signal_id: number
+            for signal_id in signal_ids
+            for (number,) in self._database.query(_FIND, *key, signal_id, now)
+        }
 
     async def remember(self, key: StreamKey, numbers: Mapping[str, int], until: Millis) -> None:
         """Remember the numbers of signals by their ids, until a time or later."""

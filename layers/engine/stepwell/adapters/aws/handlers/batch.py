@@ -176,12 +176,22 @@ class Source:
         try:
             await work(record)
         except Exception as error:
-            delay = _delay_after(error, record.receive_count)
-            _report(error, record, delay)
-            count("MessagesGivenBack")
-            await self.give_back(record, delay)
+            await self.take_back([record], error)
             return False
         return True
+
+    async def take_back(self, records: Sequence[Record], error: Exception) -> None:
+        """Let the messages of one group come again in their order after what one of them raised.
+
+        The others may come at once: they cannot come before the first.
+        """
+        first, *others = records
+        delay = _delay_after(error, first.receive_count)
+        _report(error, first, delay)
+        count("MessagesGivenBack")
+        await self.give_back(first, delay)
+        for record in others:
+            await self.give_back(record, 0)
 
     async def give_back(self, record: Record, delay: Millis) -> None:
         """Let a message come again after a delay; if that fails, after the queue's own timeout."""

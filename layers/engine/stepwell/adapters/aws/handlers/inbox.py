@@ -24,32 +24,28 @@ from stepwell.adapters.aws.handlers.outside import (
     Asked,
     Cancel,
     PutInbox,
+    Received,
     Resume,
     ResumeHook,
+    Signal,
     Start,
     load_received,
 )
+from stepwell.adapters.aws.handlers.refusing import Refused, send_refused
+from stepwell.adapters.aws.handlers.signals import is_sound, send_signal
 from stepwell.adapters.aws.handlers.telemetry import count, logger
-from stepwell.adapters.aws.queue import BODY_LIMIT, LONGEST_DELAY_S, InboxQueue, seconds_up
+from stepwell.adapters.aws.queue import LONGEST_DELAY_S, InboxQueue, seconds_up
+from stepwell.adapters.aws.signal_queue import SignalLater, signal_body
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.client import Client
 from stepwell.core.messages import TimerDue
+from stepwell.core.records import Millis
 from stepwell.engine.ports import BlobMissing, TransientError
 from stepwell.errors import StepwellError
 
-_REASON_LIMIT = 1_000
 #: The engine sends no timer here that is due later, even if its clock is minutes behind. Another
 #: one would go round in this queue for as long as it likes.
 _LONGEST_WAIT_S = 2 * LONGEST_DELAY_S
-
-
-class Refused(Exception):
-    """A message asks for what cannot be done. `reason` may quote the message: it is not logged."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(code)
-        self.code = code
-        self.reason = reason
 
 
 class Inbox:
@@ -83,6 +79,8 @@ class Inbox:
             received = _parsed(record)
             if isinstance(received, TimerDue):
                 await self._hand_on(received)
+            elif isinstance(received, SignalLater):
+                await self._hand_on_signal(received)
             else:
                 await self._do(received, record)
         except Refused as refused:
@@ -90,9 +88,7 @@ class Inbox:
 
     async def _hand_on(self, timer: TimerDue) -> None:
         """Send a timer to its run; before its time, keep it back again."""
-        wait = seconds_up(timer.due - self._aws.ports.clock.now())
-        if wait > _LONGEST_WAIT_S:
-            raise Refused("NotSoDue", "a timer of more than fifteen minutes does not belong here")
+        wait = self._wait(timer.due)
         if wait > 0:
             await self._queue.send_later(timer, min(wait, LONGEST_DELAY_S))
             count("TimersKeptBack")
@@ -100,11 +96,35 @@ class Inbox:
             await self._aws.queue.send(timer)
             count("TimersHandedOn")
 
+    async def _hand_on_signal(self, later: SignalLater) -> None:
+        """Send a signal to its stream run; before its time, keep it back again."""
+        if not is_sound(later.signal):
+            raise Refused("InvalidMessage", "the values of the signal are none that it can have")
+        wait = self._wait(later.signal.due or 0)
+        if wait > 0:
+            await self._queue.send_body(signal_body(later), min(wait, LONGEST_DELAY_S))
+            count("SignalsKeptBack")
+        else:
+            await self._aws.signals.send([later.signal])
+            count("SignalsHandedOn")
+
+    def _wait(self, due: Millis) -> int:
+        """Whole seconds until something is due that SQS keeps back."""
+        wait = seconds_up(due - self._aws.ports.clock.now())
+        if wait > _LONGEST_WAIT_S:
+            raise Refused("NotSoDue", "a timer of more than fifteen minutes does not belong here")
+        return wait
+
     async def _do(self, asked: Asked, record: Record) -> None:
         token = asked.token if isinstance(asked, ResumeHook) else None
-        client = Client(self._aws.ports, self._aws.refresh(token))
+        settings = self._aws.refresh(token)
+        client = Client(self._aws.ports, settings)
         try:
-            run_id = await _done(client, asked, record)
+            if isinstance(asked, Signal):
+                key = await send_signal(self._aws.ports, settings.sizes, asked, record)
+                run_id = key.owner
+            else:
+                run_id = await _done(client, asked, record)
         except (TransientError, BlobMissing):
             raise
         except StepwellError as error:
@@ -113,30 +133,21 @@ class Inbox:
         count("InboxDone")
 
     async def _reject(self, record: Record, refused: Refused) -> None:
-        attributes = _attributes(refused.code, refused.reason)
-        size = len(record.body.encode()) + sum(
-            len(name) + len("String") + len(each["StringValue"].encode())
-            for name, each in attributes.items()
-        )
-        await self._aws.clients.call(
-            self._aws.clients.sqs.send_message,
-            QueueUrl=self._dead_letter_url,
-            MessageBody=record.body,
-            # The limit is on both together; the body is what must not be lost.
-            MessageAttributes=attributes if size <= BODY_LIMIT else {},
-        )
+        await send_refused(self._aws.clients, self._dead_letter_url, record, refused)
         logger.error("refused, and sent to the dead letters: %s", refused.code)
         count("InboxRefused")
 
 
-def _parsed(record: Record) -> Asked | TimerDue:
+def _parsed(record: Record) -> Received:
     try:
         return load_received(record.body)
     except ValidationError as error:
         raise Refused("InvalidMessage", describe_problems(error)) from None
 
 
-async def _done(client: Client, asked: Asked, record: Record) -> str:
+async def _done(
+    client: Client, asked: Start | ResumeHook | PutInbox | Resume | Cancel, record: Record
+) -> str:
     """The id of the run that it was about."""
     match asked:
         case Start():
@@ -162,12 +173,3 @@ async def _done(client: Client, asked: Asked, record: Record) -> str:
         case Cancel():
             await client.cancel(asked.run_id, asked.reason, actor=asked.actor)
             return asked.run_id
-
-
-def _attributes(code: str, reason: str) -> dict[str, Any]:
-    # SQS refuses control characters, and an empty value.
-    line = "".join(c if c.isprintable() else " " for c in reason[:_REASON_LIMIT]) or code
-    return {
-        name: {"DataType": "String", "StringValue": value}
-        for name, value in (("code", code), ("reason", line))
-    }

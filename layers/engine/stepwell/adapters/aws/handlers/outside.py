@@ -4,15 +4,18 @@
      "context": …}
     {"type": "resume_hook", "token": "…", "payload": …, "actor": "…"}
     {"type": "put_inbox", "run_id": "…", "key": "…", "value": …, "entry_id": "…", "actor": "…"}
+    {"type": "signal", "stream": "…", "signal_type": "…", "payload": {…}, "stream_run_id": "…",
+     "metadata": {…}, "signal_id": "…", "idempotency_key": "…", "delay": "10m"}
     {"type": "resume", "run_id": "…", "actor": "…"}
     {"type": "cancel", "run_id": "…", "reason": "…", "actor": "…"}
 
-Only `workflow`, `token`, `run_id` and `key` have to be there. A start without a key, and an entry
-without an id, have the id of their SQS message for one, so that a second delivery does nothing. A
-field that is not known is refused.
+Only `workflow`, `token`, `run_id`, `key`, `stream` and `signal_type` have to be there. A start
+without a key, an entry without an id, and a signal without either, have the id of their SQS message
+for one, so that a second delivery does nothing. A field that is not known is refused.
 
 Whoever may send to the queue may do these things: its policy is the authorisation. The engine's own
-messages are refused here, apart from timers: they would decide what only a turn may decide.
+messages are refused here, apart from timers and signals that are kept back: they would decide what
+only a turn may decide.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from stepwell.adapters.aws.signal_queue import SignalLater
 from stepwell.core.messages import TimerDue
 
 
@@ -59,6 +63,20 @@ class PutInbox(_Outside):
     actor: str | None = None
 
 
+class Signal(_Outside):
+    """Send a signal to a stream run; with a delay, later."""
+
+    type: Literal["signal"]
+    stream: str
+    signal_type: str
+    payload: dict[str, Any] = Field(default_factory=dict, repr=False)
+    stream_run_id: str | None = None
+    metadata: dict[str, Any] | None = Field(default=None, repr=False)
+    signal_id: str | None = None
+    idempotency_key: str | None = None
+    delay: str | float | None = None
+
+
 class Resume(_Outside):
     """Let a run go on that is paused, or waits for input."""
 
@@ -76,8 +94,8 @@ class Cancel(_Outside):
     actor: str | None = None
 
 
-Asked = Start | ResumeHook | PutInbox | Resume | Cancel
-Received = Asked | TimerDue
+Asked = Start | ResumeHook | PutInbox | Signal | Resume | Cancel
+Received = Asked | TimerDue | SignalLater
 
 _RECEIVED: TypeAdapter[Received] = TypeAdapter(Annotated[Received, Field(discriminator="type")])
 

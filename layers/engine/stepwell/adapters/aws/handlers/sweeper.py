@@ -2,15 +2,16 @@
 
 A dead letter is kept as a row, whatever it is. If it is one of the run queue or the step queue,
 what it promised is made true as far as rows can tell, and its run is marked STUCK, with the message
-on the mark, so that waking the run sends it again. A timer that Scheduler or the inbox could not
-deliver is delivered. What the inbox refused is not looked into again: it came from outside, and
-some messages of the engine would decide what outsiders may not.
+on the mark, so that waking the run sends it again. A timer or a signal that Scheduler or the inbox
+could not deliver is delivered. What the inbox refused is not looked into again: it came from
+outside, and some messages of the engine would decide what outsiders may not.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,11 +19,19 @@ from pydantic import ValidationError
 from stepwell.adapters.aws.environment import Environment
 from stepwell.adapters.aws.handlers.batch import Context, Record, Source, is_batch, records_of
 from stepwell.adapters.aws.handlers.dead_letters import DeadLetters
+from stepwell.adapters.aws.handlers.signals import is_sound
 from stepwell.adapters.aws.handlers.telemetry import count, logger, seconds
 from stepwell.adapters.aws.queue import group_of
+from stepwell.adapters.aws.signal_queue import (
+    OnSignalQueue,
+    SignalForgotten,
+    SignalLater,
+    load_signal_body,
+)
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.core.messages import (
     Message,
+    SignalSent,
     StepMessage,
     TimerDue,
     load_attempt,
@@ -63,12 +72,15 @@ class Sweeper:
 
     async def _take(self, record: Record) -> None:
         message = None if "code" in record.message_attributes else _read(record)
-        if isinstance(message, TimerDue) and not _of_run_queue(record):
+        if isinstance(message, TimerDue) and not _is_ordered(record):
             if await self._sweep.send_timer(message):
                 logger.warning("a timer from %s is sent again", record.queue)
                 count("TimersRescued")
                 return
             message = None  # it is not due: nobody of ours sent it
+        if isinstance(message, SignalSent | SignalLater | SignalForgotten):
+            await self._take_signal(record, message)
+            return
         run_id = _run_of(record, message)
         reason = _reason(record, message)
         await self._letters.keep(record, reason, run_id)
@@ -78,27 +90,46 @@ class Sweeper:
                 await self._sweep.take_dead_letter(run_id, message, reason=reason, body=record.body)
         count("DeadLetters")
 
+    async def _take_signal(self, record: Record, message: OnSignalQueue) -> None:
+        """Deliver a signal that never got into its queue; keep one that could not be numbered."""
+        if not _is_ordered(record) and not isinstance(message, SignalForgotten):
+            signal = message.signal if isinstance(message, SignalLater) else message
+            if is_sound(signal):
+                await self._aws.ports.signal_timers.schedule(signal)
+                logger.warning("a signal from %s is sent again", record.queue)
+                count("SignalsRescued")
+                return
+        reason = (
+            "a signal was delivered too often and could not be numbered; see the log, mend the "
+            "cause and send it again"
+        )
+        await self._letters.keep(record, reason, message.key.owner)
+        logger.error("dead letter from %s: %s", record.queue, reason)
+        count("DeadLetters")
 
-def _of_run_queue(record: Record) -> bool:
-    """Only the run queue has a FIFO queue for its dead letters; no outsider can send to that."""
+
+def _is_ordered(record: Record) -> bool:
+    """Only the run queue and the signal queue have FIFO queues for their dead letters, and no
+    outsider can send to these.
+    """
     return record.source.endswith(".fifo")
 
 
-def _read(record: Record) -> Message | StepMessage | None:
+def _read(record: Record) -> Message | StepMessage | OnSignalQueue | None:
     """The message, if it is one that this queue may hold."""
-    try:
-        if _of_run_queue(record):
-            return load_message(record.body)
-        return _timer_or_attempt(record.body)
-    except ValidationError:
-        return None
+    loads = _ORDERED if _is_ordered(record) else _OTHERS
+    for load in loads:
+        with suppress(ValidationError):
+            return load(record.body)
+    return None
 
 
-def _timer_or_attempt(body: str) -> TimerDue | StepMessage:
-    try:
-        return load_attempt(body)
-    except ValidationError:
-        return TimerDue.model_validate_json(body)
+_ORDERED: tuple[Callable[[str], Message | OnSignalQueue], ...] = (load_message, load_signal_body)
+_OTHERS: tuple[Callable[[str], StepMessage | TimerDue | OnSignalQueue], ...] = (
+    load_attempt,
+    TimerDue.model_validate_json,
+    load_signal_body,
+)
 
 
 def _run_of(record: Record, message: Message | StepMessage | None) -> str | None:

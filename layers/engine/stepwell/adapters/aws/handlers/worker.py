@@ -1,4 +1,4 @@
-"""The worker: takes a turn for each message of the run queue.
+"""The worker: takes a turn for each message of the run queue, and numbers the signals that come.
 
 A message is acknowledged when its turn has ended, and with it all that it caused is durable.
 Whatever a turn raises, the message is given back. At the last receive the turn marks its run STUCK
@@ -27,6 +27,7 @@ from stepwell.adapters.aws.handlers.batch import (
     records_of,
 )
 from stepwell.adapters.aws.handlers.code import import_workflows
+from stepwell.adapters.aws.handlers.numbering import Numbering
 from stepwell.adapters.aws.handlers.process_engine import ProcessEngine
 from stepwell.adapters.aws.handlers.telemetry import count, logger, metrics, milliseconds
 from stepwell.adapters.aws.queue import SqsStepQueue
@@ -51,6 +52,7 @@ class Worker:
         self,
         aws: AwsDeployment,
         max_receive_count: int,
+        signal_dead_letter_url: str,
         *,
         registry: Registry = registry,
         leave: Callable[[int], object] = os._exit,
@@ -60,6 +62,7 @@ class Worker:
         self._registry = registry
         self._leave = leave
         self._source = Source(aws.clients)
+        self._numbering = Numbering(aws, self._source, signal_dead_letter_url)
         self._runner = asyncio.Runner()
         self._engine = ProcessEngine(aws, registry)
         self._published = False
@@ -70,11 +73,17 @@ class Worker:
         """The worker that the environment describes, with its workflows imported."""
         environment = WorkerEnvironment.from_env()
         import_workflows(environment.workflows)
-        return cls(open_aws(environment), environment.max_receive_count)
+        return cls(
+            open_aws(environment),
+            environment.max_receive_count,
+            environment.signal_dead_letter_url,
+        )
 
     def handle(self, event: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        """Take the turns of a batch. Returns which messages failed."""
+        """Take the turns of a batch, or number its signals. Returns which messages failed."""
         records = records_of(event)
+        if all(record.queue == self._aws.signals.name for record in records):
+            return self._runner.run(self._numbering.work_through(records))
 
         async def turn(record: Record) -> None:
             await self._turn(record, context)
