@@ -763,7 +763,9 @@ def test_the_limit_counts_bytes_and_not_letters(deployment: Deployment) -> None:
 
 
 def test_a_definition_comes_back_with_all_its_fields(deployment: Deployment) -> None:
-    full = definition(result_schema='{"type":"string"}', description="Says é.")
+    full = definition(
+        result_schema='{"type":"string"}', description="Says é.", signals='{"said":{"a":null}}'
+    )
     run(deployment.store.publish(full))
     assert run(deployment.store.get_definition("orders")) == full
 

@@ -166,13 +166,17 @@ class SubscriptionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalDraft:
-    """A signal as code asks for it; payload and metadata as JSON."""
+    """A signal as code asks for it; payload and metadata as JSON.
+
+    `given_id` is the id that its sender wants it to have.
+    """
 
     key: StreamKey
     type: str
     payload: str
     metadata: str | None = None
     idempotency_key: str | None = None
+    given_id: str | None = None
 
     @property
     def digest(self) -> str:
@@ -180,7 +184,9 @@ class SignalDraft:
         return digest(json.dumps([*self.key, self.type, self.payload, self.metadata]))
 
     def signal_id(self, otherwise: str) -> str:
-        """Its id: that of its sender's key, or the given one."""
+        """Its id: that which its sender gave or whose key he gave, or this one."""
+        if self.given_id is not None:
+            return self.given_id
         key = self.idempotency_key
         return otherwise if key is None else keyed_signal_id(self.key, key)
 

@@ -38,6 +38,7 @@ def definition_item(definition: PublishedWorkflow, key: str) -> RawItem:
             input_schema=definition.input_schema,
             result_schema=definition.result_schema,
             description=definition.description,
+            signals=definition.signals,
         )
     )
 

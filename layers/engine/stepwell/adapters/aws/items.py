@@ -204,6 +204,7 @@ class DefinitionItem(TableItem):
     input_schema = UnicodeAttribute()
     result_schema = UnicodeAttribute(null=True)
     description = UnicodeAttribute()
+    signals = UnicodeAttribute(null=True)
 
 
 def raw(item: TableItem) -> RawItem:

@@ -117,14 +117,9 @@ class Inbox:
 
     async def _do(self, asked: Asked, record: Record) -> None:
         token = asked.token if isinstance(asked, ResumeHook) else None
-        settings = self._aws.refresh(token)
-        client = Client(self._aws.ports, settings)
+        client = Client(self._aws.ports, self._aws.refresh(token))
         try:
-            if isinstance(asked, Signal):
-                key = await send_signal(self._aws.ports, settings.sizes, asked, record)
-                run_id = key.owner
-            else:
-                run_id = await _done(client, asked, record)
+            run_id = await _done(client, asked, record)
         except (TransientError, BlobMissing):
             raise
         except StepwellError as error:
@@ -145,9 +140,7 @@ def _parsed(record: Record) -> Received:
         raise Refused("InvalidMessage", describe_problems(error)) from None
 
 
-async def _done(
-    client: Client, asked: Start | ResumeHook | PutInbox | Resume | Cancel, record: Record
-) -> str:
+async def _done(client: Client, asked: Asked, record: Record) -> str:
     """The id of the run that it was about."""
     match asked:
         case Start():
@@ -167,6 +160,8 @@ async def _done(
                 asked.run_id, asked.key, asked.value, entry_id=entry_id, actor=asked.actor
             )
             return entry.run_id
+        case Signal():
+            return await send_signal(client, asked, record)
         case Resume():
             await client.resume(asked.run_id, actor=asked.actor)
             return asked.run_id

@@ -4,7 +4,7 @@
      "context": …}
     {"type": "resume_hook", "token": "…", "payload": …, "actor": "…"}
     {"type": "put_inbox", "run_id": "…", "key": "…", "value": …, "entry_id": "…", "actor": "…"}
-    {"type": "signal", "stream": "…", "signal_type": "…", "payload": {…}, "stream_run_id": "…",
+    {"type": "signal", "stream": "…", "signal_type": "…", "payload": …, "stream_run_id": "…",
      "metadata": {…}, "signal_id": "…", "idempotency_key": "…", "delay": "10m"}
     {"type": "resume", "run_id": "…", "actor": "…"}
     {"type": "cancel", "run_id": "…", "reason": "…", "actor": "…"}
@@ -69,7 +69,7 @@ class Signal(_Outside):
     type: Literal["signal"]
     stream: str
     signal_type: str
-    payload: dict[str, Any] = Field(default_factory=dict, repr=False)
+    payload: Any = Field(default=None, repr=False)
     stream_run_id: str | None = None
     metadata: dict[str, Any] | None = Field(default=None, repr=False)
     signal_id: str | None = None

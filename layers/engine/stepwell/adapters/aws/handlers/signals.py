@@ -7,86 +7,68 @@ looked at once more, lest a signal show what belongs to another run.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from pydantic_core import from_json
 
 from stepwell.adapters.aws.handlers.batch import Record
 from stepwell.adapters.aws.handlers.outside import Signal
-from stepwell.core.durations import due_at
+from stepwell.client import Client
+from stepwell.core.durations import to_millis
 from stepwell.core.ids import check_key
 from stepwell.core.messages import SignalSent
-from stepwell.core.payload import Sizes, codec
-from stepwell.core.records import Millis, Payload, is_reference, reference_key
-from stepwell.core.signals import StreamKey, keyed_signal_id, stream_key
-from stepwell.engine.ports import Ports
-from stepwell.engine.values import Values, owner_of
+from stepwell.core.records import is_reference, reference_key
+from stepwell.core.signals import SignalDraft
+from stepwell.engine.values import owner_of
 from stepwell.errors import UsageError
+from stepwell.streams.emitting import drafted
 
 
-async def send_signal(ports: Ports, sizes: Sizes, asked: Signal, record: Record) -> StreamKey:
-    """Send a signal, or have it sent later. The stream run that it is for.
+async def send_signal(client: Client, asked: Signal, record: Record) -> str:
+    """Send a signal, now or later. The run that owns its stream run, or would.
 
-    Raises `DefinitionError` for names that cannot be, `UsageError`, `PayloadError`, `ItemTooLarge`.
+    Raises as `Client.emit` does, and `UsageError`.
     """
-    key = stream_key(asked.stream, asked.stream_run_id)
-    now = ports.clock.now()
-    due = None if asked.delay is None else _due(asked.delay, now)
-    values = Values(ports.blobs, sizes, key.owner)
-    what = f"signal {check_key('signal type', asked.signal_type)!r}"
-    signal = SignalSent(
-        stream=key.stream,
-        stream_run=key.run,
-        signal_id=_signal_id(key, asked, record),
-        signal_type=asked.signal_type,
-        payload=await _kept(values, what, asked.payload),
-        metadata=None
-        if asked.metadata is None
-        else await _kept(values, f"metadata of {what}", asked.metadata),
-        published_at=now,
-        due=due,
+    if asked.delay is not None:
+        try:
+            to_millis(asked.delay)
+        except ValueError as error:
+            raise UsageError(f"delay: {error}") from None
+    draft = _draft(asked, record)
+    await client.send_signal(draft, asked.delay)
+    return draft.key.owner
+
+
+def _draft(asked: Signal, record: Record) -> SignalDraft:
+    key = asked.idempotency_key
+    if key is not None and asked.signal_id is not None:
+        raise UsageError("give a signal_id or an idempotency_key, not both")
+    draft = drafted(
+        asked.stream,
+        asked.signal_type,
+        asked.payload,
+        stream_run_id=asked.stream_run_id,
+        metadata=asked.metadata,
+        idempotency_key=f"sqs-{record.message_id}" if key is None else key,
     )
-    if due is None or due <= now:
-        await ports.signals.send([signal])
-    else:
-        await ports.signal_timers.schedule(signal)
-    return key
+    if asked.signal_id is None:
+        return draft
+    return replace(draft, given_id=check_key("signal", asked.signal_id))
 
 
 def is_sound(signal: SignalSent) -> bool:
-    """Whether a signal that was kept back holds JSON objects, or blobs of its stream run."""
-    values = (signal.payload, "{}" if signal.metadata is None else signal.metadata)
+    """Whether a signal that was kept back holds JSON, or blobs of its stream run."""
     own = f"{owner_of(signal.key.owner)}/"
     return all(
-        reference_key(each).startswith(own) if is_reference(each) else _is_object(each)
-        for each in values
+        reference_key(each).startswith(own) if is_reference(each) else _is_json(each)
+        for each in (signal.payload, signal.metadata)
+        if each is not None
     )
 
 
-def _is_object(text: str) -> bool:
+def _is_json(text: str) -> bool:
     try:
-        return isinstance(from_json(text), dict)
+        from_json(text)
     except ValueError:
         return False
-
-
-def _due(delay: str | float, now: Millis) -> Millis:
-    try:
-        return due_at(delay, now)
-    except ValueError as error:
-        raise UsageError(f"delay: {error}") from None
-
-
-def _signal_id(key: StreamKey, asked: Signal, record: Record) -> str:
-    if asked.signal_id is not None:
-        if asked.idempotency_key is not None:
-            raise UsageError("give a signal_id or an idempotency_key, not both")
-        return check_key("signal", asked.signal_id)
-    if asked.idempotency_key is not None:
-        return keyed_signal_id(key, check_key("idempotency", asked.idempotency_key))
-    return keyed_signal_id(key, f"sqs-{record.message_id}")
-
-
-async def _kept(values: Values, what: str, value: dict[str, Any]) -> Payload:
-    """A JSON object as it is recorded."""
-    return await values.put(codec(dict[str, Any], what).encode(value), what)
+    return True
