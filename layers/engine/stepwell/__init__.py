@@ -80,6 +80,7 @@ from stepwell.errors import (
     StepwellError,
     StreamEnded,
     StreamRunTaken,
+    SubscriptionNotFound,
     UsageError,
     WorkflowNotFound,
 )
@@ -176,6 +177,7 @@ __all__ = [
     "StreamStepContext",
     "StreamWorkflow",
     "StreamWorkflowResult",
+    "SubscriptionNotFound",
     "Suspend",
     "Ticket",
     "UsageError",

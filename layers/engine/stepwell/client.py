@@ -52,7 +52,7 @@ from stepwell.engine.progress import MapProgress, progress_of
 from stepwell.engine.selection import Selection, listed
 from stepwell.engine.settings import Settings
 from stepwell.engine.starts import StartOptions, Starts, named_with, started_with
-from stepwell.engine.stream_calls import StreamCalls
+from stepwell.engine.stream_calls import NewSignal, StreamCalls
 from stepwell.engine.streaming import Streaming
 from stepwell.engine.values import Values
 from stepwell.errors import (
@@ -71,6 +71,7 @@ __all__ = [
     "Client",
     "InboxEntry",
     "MapProgress",
+    "NewSignal",
     "OutputChunk",
     "PendingHook",
     "Recorded",

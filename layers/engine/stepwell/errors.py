@@ -38,6 +38,7 @@
     ├── SignalError                a signal was not taken
     │   ├── SignalRejected
     │   ├── StreamEnded
+    │   ├── SubscriptionNotFound
     │   └── SignalNotParked
     ├── StartError                 a start was not accepted
     │   ├── WorkflowNotFound
@@ -455,6 +456,14 @@ class StreamEnded(SignalError):
 
     def __init__(self, stream: str, stream_run: str) -> None:
         super().__init__(stream, stream_run, "it has ended and takes no more signals")
+
+
+class SubscriptionNotFound(SignalError):
+    """No step of this name has subscribed to the stream run; `step` is that name."""
+
+    def __init__(self, stream: str, stream_run: str, step: str) -> None:
+        super().__init__(stream, stream_run, f"no step {step!r} has subscribed")
+        self.step = step
 
 
 class SignalNotParked(SignalError):

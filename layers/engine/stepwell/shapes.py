@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from stepwell.client import InboxEntry, OutputChunk, PendingHook, Recorded, Resumed
@@ -20,7 +21,10 @@ from stepwell.core.records import (
     RunHeader,
     Wait,
 )
+from stepwell.core.subscription import ParkedSignal
+from stepwell.engine.streaming import StreamStanding, SubscriptionStanding
 from stepwell.errors import Failure
+from stepwell.streams.signals import Signal
 
 Shape = dict[str, Any]
 
@@ -32,6 +36,11 @@ _VALUES = ("input", "result", "payload", "attributes", "context")
 def iso(at: Millis) -> str:
     """A time as text: ISO 8601, UTC, milliseconds."""
     return to_datetime(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso_of(at: datetime) -> str:
+    """A moment as text, as `iso` writes it."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _time(at: Millis | None) -> str | None:
@@ -186,4 +195,49 @@ def workflow_shape(workflow: PublishedWorkflow) -> Shape:
         **workflow_summary(workflow),
         "input_schema": _value(workflow.input_schema),
         "result_schema": _value(workflow.result_schema),
+    }
+
+
+def signal_shape(signal: Signal) -> Shape:
+    """A signal. Its number is null for one that was just sent."""
+    return {
+        "signal_id": signal.signal_id,
+        "stream": signal.stream_id,
+        "stream_run_id": signal.stream_run_id,
+        "type": signal.signal_type,
+        "payload": signal.payload,
+        "published_at": iso_of(signal.published_at),
+        "sequence": signal.sequence,
+        "source_run_id": signal.source_run_id,
+        "metadata": dict(signal.metadata),
+    }
+
+
+def stream_shape(stream: StreamStanding) -> Shape:
+    """A stream run and its subscriptions."""
+    return {
+        "stream": stream.stream,
+        "stream_run_id": stream.stream_run,
+        "run_id": stream.run_id,
+        "last": stream.last,
+        "last_signal_at": _time(stream.last_signal_at),
+        "status": stream.status,
+        "reason": stream.reason,
+        "subscriptions": [_subscription(each) for each in stream.subscriptions],
+    }
+
+
+def _subscription(each: SubscriptionStanding) -> Shape:
+    return {**asdict(each), "types": list(each.types)}
+
+
+def parked_shape(parked: ParkedSignal) -> Shape:
+    """A signal that a step could not handle."""
+    return {
+        "sequence": parked.sequence,
+        "type": parked.signal_type,
+        "parked_at": iso(parked.at),
+        "attempts": parked.attempts,
+        "error": _failure(parked.error),
+        "blocks": parked.blocks,
     }

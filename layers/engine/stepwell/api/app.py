@@ -27,6 +27,7 @@ from stepwell.api.log import quieten_powertools, record
 from stepwell.api.pages import HEADERS, HTML, prefers_html, problem_page
 from stepwell.api.problems import BODY_LIMIT, MEDIA_TYPE, Refusal, problem_body, refusal_of
 from stepwell.api.runs import Runs
+from stepwell.api.streams import Streams
 from stepwell.api.workflows import Workflows
 
 _SECURITY: list[dict[str, list[str]]] = [{"iam": []}, {"jwt": []}]
@@ -51,6 +52,7 @@ def add_routes(
     endpoints = (
         *Runs(client, body_limit).endpoints(),
         *Inboxes(client, body_limit).endpoints(),
+        *Streams(client, body_limit).endpoints(),
         *Workflows(client).endpoints(),
         *Hooks(client, body_limit).endpoints(),
         *About(cache(lambda: _document(app))).endpoints(),
@@ -176,7 +178,7 @@ def _document(app: ApiGatewayResolver) -> str:
     text = app.get_openapi_json_schema(
         title="Stepwell",
         version=_version(),
-        description="Durable runs: start, look at, cancel; hooks: look at, answer.",
+        description="Durable runs: start, look at, cancel; hooks: look at, answer; streams: signal.",
         security_schemes={
             "iam": APIKey.model_validate(
                 {

@@ -49,6 +49,31 @@ class InboxRequest(_Model):
     )
 
 
+class SignalRequest(_Model):
+    """A signal for a stream run."""
+
+    type: str = Field(min_length=1, max_length=128, description="What kind of signal it is.")
+    payload: Any = Field(
+        default={}, description="Any JSON; fits what the stream's steps take of this type."
+    )
+    metadata: dict[str, Any] | None = Field(default=None, description="Carried along.")
+    idempotency_key: str | None = Field(
+        default=None, min_length=1, max_length=256, description="The same key is the same signal."
+    )
+
+
+class SignalsRequest(_Model):
+    """Signals for a stream run, in their order."""
+
+    signals: list[SignalRequest] = Field(min_length=1, max_length=100)
+
+
+class MendRequest(_Model):
+    """What becomes of a parked signal."""
+
+    action: Literal["redrive", "discard"]
+
+
 class Flaw(_Model):
     """One thing that is wrong: with the body at a place, or with a parameter."""
 
@@ -263,6 +288,88 @@ class Answered(_Model):
     run_id: str
     hook_id: str
     decision_id: str
+
+
+class Signal(_Model):
+    """A signal of a stream run. `sequence` is null for one that was just sent."""
+
+    signal_id: str
+    stream: str
+    stream_run_id: str
+    type: str
+    payload: Any
+    published_at: Time
+    sequence: int | None
+    source_run_id: str | None
+    metadata: dict[str, Any]
+
+
+class SignalsAccepted(_Model):
+    """Signals that will be delivered, in this order."""
+
+    signals: list[Signal]
+
+
+class SignalPage(_Model):
+    """Signals of a stream run, in order. `next` is what `after` takes to go on; null at the end."""
+
+    signals: list[Signal]
+    next: int | None
+
+
+class Subscription(_Model):
+    """A step of a stream run: its state, and how far it has come."""
+
+    step: str
+    run_id: str
+    types: list[str]
+    status: Literal["waiting", "running", "suspended", "terminated", "cancelled", "failed"]
+    cursor: int
+    lag: int
+    handled: int
+    parked: int
+    discarded: int
+    blocked_by: int | None
+    reason: str | None
+    attention: str | None
+
+
+class StreamRun(_Model):
+    """A stream run. Its `status` is null while nobody has started it."""
+
+    stream: str
+    stream_run_id: str
+    run_id: str
+    last: int
+    last_signal_at: Time | None
+    status: Literal["running", "suspended", "completed", "failed", "cancelled"] | None
+    reason: str | None
+    subscriptions: list[Subscription]
+
+
+class ParkedSignal(_Model):
+    """A signal that a step could not handle; number 0 is its start."""
+
+    sequence: int
+    type: str | None
+    parked_at: Time
+    attempts: int
+    error: Failure
+    blocks: bool
+
+
+class ParkedSignals(_Model):
+    """The parked signals of a step, oldest first."""
+
+    signals: list[ParkedSignal]
+
+
+class MendAccepted(_Model):
+    """A parked signal that will be handled again, or given up."""
+
+    sequence: int
+    action: Literal["redrive", "discard"]
+    requested: Literal[True]
 
 
 class WorkflowSummary(_Model):

@@ -28,6 +28,10 @@ from stepwell.errors import (
     RunEnded,
     RunNotEnded,
     RunNotFound,
+    SignalNotParked,
+    SignalRejected,
+    StreamEnded,
+    SubscriptionNotFound,
     WorkflowNotFound,
 )
 
@@ -57,6 +61,9 @@ KINDS: Mapping[str, Kind] = {
     "run_not_found": Kind(404, "There is no such run"),
     "hook_not_found": Kind(404, "There is no such hook"),
     "method_not_allowed": Kind(405, "This address does not take this method"),
+    "subscription_not_found": Kind(404, "The stream run has no such step"),
+    "signal_not_parked": Kind(404, "No signal of this number is parked"),
+    "stream_ended": Kind(409, "The stream run has ended"),
     "hook_already_decided": Kind(409, "The hook was answered otherwise before"),
     "run_ended": Kind(409, "The run has already ended"),
     "entry_conflict": Kind(409, "The inbox has another entry under this id"),
@@ -69,6 +76,7 @@ KINDS: Mapping[str, Kind] = {
     "invalid_parameter": Kind(422, "A parameter is not as it has to be"),
     "invalid_body": Kind(422, "The body is not as it has to be"),
     "input_rejected": Kind(422, "The input does not fit the workflow"),
+    "signal_rejected": Kind(422, "The payload does not fit a step of the stream"),
     "payload_rejected": Kind(422, "The answer does not fit what was asked"),
     "idempotency_conflict": Kind(422, "The idempotency key was used with another input"),
     "internal_error": Kind(500, "Something is wrong here, not with the request"),
@@ -198,6 +206,27 @@ _REFUSALS: tuple[tuple[type[Exception], Callable[[Any], Refusal]], ...] = (
     (
         HookExpired,
         lambda _: Refusal("hook_expired", "The hook's time has passed, or nobody waits any more."),
+    ),
+    (
+        SignalRejected,
+        lambda e: Refusal(
+            "signal_rejected",
+            f"Step {e.step!r} takes {e.signal_type!r} otherwise: correct the payload; nothing was "
+            "sent.",
+            errors=e.errors,
+        ),
+    ),
+    (
+        StreamEnded,
+        lambda e: Refusal("stream_ended", f"Stream run {e.stream_run!r} takes no more signals."),
+    ),
+    (
+        SignalNotParked,
+        lambda _: Refusal("signal_not_parked", "It was mended before, or was never parked."),
+    ),
+    (
+        SubscriptionNotFound,
+        lambda e: Refusal("subscription_not_found", f"No step {e.step!r} has subscribed."),
     ),
     (InputRejected, _rejected("input_rejected", "Correct the input and start again.")),
     (

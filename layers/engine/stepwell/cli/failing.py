@@ -27,8 +27,11 @@ from stepwell.errors import (
     RunCancelled,
     RunFailed,
     RunNotFound,
+    SignalNotParked,
+    SignalRejected,
     StackNotFound,
     StepwellError,
+    SubscriptionNotFound,
     UsageError,
     WorkflowNotFound,
 )
@@ -66,7 +69,16 @@ class ImportFailed(StepwellError):
 #: The first line that fits counts.
 _CODES: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
     (
-        (NotFound, RunNotFound, HookNotFound, InvalidToken, WorkflowNotFound, StackNotFound),
+        (
+            NotFound,
+            RunNotFound,
+            HookNotFound,
+            InvalidToken,
+            WorkflowNotFound,
+            StackNotFound,
+            SubscriptionNotFound,
+            SignalNotParked,
+        ),
         ExitCode.NOT_FOUND,
     ),
     (
@@ -76,6 +88,7 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
             PayloadError,
             PayloadRejected,
             InputRejected,
+            SignalRejected,
             ItemTooLarge,
             UsageError,
             ForkRefused,

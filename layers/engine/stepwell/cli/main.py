@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from stepwell.cli import check, history, hooks, replay, runs, work, workflows
+from stepwell.cli import check, history, hooks, replay, runs, streams, work, workflows
 from stepwell.cli.failing import ExitCode, exit_code, show, show_json
 from stepwell.cli.options import Command, Group
 from stepwell.cli.render import talk
@@ -29,6 +29,7 @@ app.command(cls=Command)(replay.replay)
 app.add_typer(runs.app, name="runs")
 app.add_typer(history.app, name="history")
 app.add_typer(hooks.app, name="hooks")
+app.add_typer(streams.app, name="streams")
 app.add_typer(workflows.app, name="workflows")
 
 

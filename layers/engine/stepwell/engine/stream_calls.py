@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from stepwell.core.signals import SignalDraft, stream_key
 from stepwell.core.subscription import ParkedSignal
@@ -17,6 +17,8 @@ from stepwell.streams.signals import Signal, shown_signal
 
 #: A stream: what `@stream_workflow` gave, or its name.
 StreamLike = str | StreamWorkflow[..., Any]
+#: What becomes of a parked signal.
+MendAction = Literal["redrive", "discard"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,8 @@ class StreamCalls:
     async def parked_signals(
         self, stream: StreamLike, step: str, *, stream_run_id: str | None = None
     ) -> tuple[ParkedSignal, ...]:
-        """Signals that a step could not handle, oldest first. Raises `UsageError` without it."""
+        """Signals that a step could not handle, oldest first. Raises
+        `SubscriptionNotFound`."""
         return await self._streaming.parked(_key(stream, stream_run_id), step)
 
     async def redrive_signal(
@@ -169,9 +172,13 @@ class StreamCalls:
         stream_run_id: str | None = None,
         actor: str | None = None,
     ) -> None:
-        """Have a parked signal handled again, from its beginning. Raises `SignalNotParked`."""
-        key = _key(stream, stream_run_id)
-        await self._streaming.mend(key, step, sequence, "redrive", actor)
+        """Have a parked signal handled again, from its beginning.
+
+        Raises `SubscriptionNotFound`, `SignalNotParked`.
+        """
+        await self.mend_signal(
+            stream, step, sequence, "redrive", stream_run_id=stream_run_id, actor=actor
+        )
 
     async def discard_signal(
         self,
@@ -182,9 +189,24 @@ class StreamCalls:
         stream_run_id: str | None = None,
         actor: str | None = None,
     ) -> None:
-        """Give a parked signal up for good. Raises `SignalNotParked`."""
+        """Give a parked signal up for good. Raises `SubscriptionNotFound`, `SignalNotParked`."""
+        await self.mend_signal(
+            stream, step, sequence, "discard", stream_run_id=stream_run_id, actor=actor
+        )
+
+    async def mend_signal(
+        self,
+        stream: StreamLike,
+        step: str,
+        sequence: int,
+        action: MendAction,
+        *,
+        stream_run_id: str | None = None,
+        actor: str | None = None,
+    ) -> None:
+        """As `redrive_signal` or `discard_signal`."""
         key = _key(stream, stream_run_id)
-        await self._streaming.mend(key, step, sequence, "discard", actor)
+        await self._streaming.mend(key, step, sequence, action, actor)
 
 
 def _key(stream: StreamLike, stream_run_id: str | None) -> Any:

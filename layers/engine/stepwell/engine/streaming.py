@@ -25,7 +25,13 @@ from stepwell.core.subscription import ParkedSignal, SubscriptionStatus
 from stepwell.engine.headers import found_run
 from stepwell.engine.ports import Ports
 from stepwell.engine.values import Values
-from stepwell.errors import DurationLike, SignalNotParked, SignalRejected, StreamEnded, UsageError
+from stepwell.errors import (
+    DurationLike,
+    SignalNotParked,
+    SignalRejected,
+    StreamEnded,
+    SubscriptionNotFound,
+)
 
 #: Signals that are read at a time while others than the wanted ones are passed over.
 _PAGE = 200
@@ -239,7 +245,7 @@ class Streaming:
             if row.step == step:
                 header = await self._ports.store.get_header(row.run_id)
                 return found_run(header, row.run_id).run_id
-        raise UsageError(f"stream run {key}: no step {step!r} has subscribed")
+        raise SubscriptionNotFound(*key, step)
 
 
 _ENDED = ("terminated", "cancelled")
