@@ -22,12 +22,16 @@ from stepwell import (
     continue_as_new,
     current,
     define_hook,
+    get_current_signal,
     hook,
     resume_hook,
     sleep,
     start_child,
     step,
     step_hook,
+    stream_step,
+    stream_workflow,
+    terminate,
     workflow,
 )
 
@@ -35,6 +39,29 @@ from stepwell import (
 class Verdict(BaseModel):
     approved: bool
     note: str
+
+
+class Reading(BaseModel):
+    celsius: float
+
+
+@stream_workflow
+async def boiler() -> None: ...
+
+
+@stream_step(
+    stream=boiler,
+    signals={"measured": Reading, "broken": None},
+    retry=RetryPolicy(max_attempts=1),
+)
+async def gauge() -> None:
+    signal = await get_current_signal()
+    if signal is None:
+        return
+    if signal.signal_type == "broken":
+        raise RuntimeError("it leaks")
+    if signal.payload["celsius"] > 90:
+        await terminate()
 
 
 verdict = define_hook("verdict", Verdict)

@@ -226,7 +226,9 @@ class RunState:
                 yield Alarm(step.due, step.id, self.lives.retried + step.attempts)
         current = None if self.subscription is None else self.subscription.current
         if current is not None and current.due is not None:
-            yield Alarm(current.due, handling_id(current.sequence), current.number)
+            yield Alarm(
+                current.due, handling_id(current.sequence), current.number + current.attempt
+            )
 
     def next_alarm(self, after: Millis | None = None) -> Alarm | None:
         """The earliest one. A run needs no other: the turn that it wakes sees to the next.
