@@ -125,8 +125,8 @@ def test_a_parked_signal_is_shown_and_mended(streams: Api) -> None:
     streams.env.run_until_idle()
     assert streams.get(parked, query=RUN).json["signals"] == []
     assert streams.post(mend, {"action": "redrive"}, query=RUN).code == "signal_not_parked"
-    nobody = "/v1/streams/boiler/steps/nobody/parked/1?stream_run_id=b/7"
-    assert streams.post(nobody, {"action": "redrive"}).code == "subscription_not_found"
+    nobody = "/v1/streams/boiler/steps/nobody/parked/1"
+    assert streams.post(nobody, {"action": "redrive"}, query=RUN).code == "subscription_not_found"
     assert streams.get("/v1/streams/boiler/steps/gauge/parked").code == "subscription_not_found"
 
 
