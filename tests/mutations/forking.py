@@ -18,12 +18,25 @@ MUTATIONS = (
         killed_by=(f"{_FORKS}test_a_fork_of_an_ended_run_has_all_its_outcomes",),
     ),
     Mutation(
+        id="fork-has-entries-before-it-begins",
+        module="engine/inboxes.py",
+        was="                await self._put_copied(header)\n",
+        becomes="                pass\n",
+        protects="an entry under an id that the other run has, too, is not accepted and lost",
+        killed_by=(
+            f"{_FORKS}test_an_entry_of_the_original_stands_in_a_fork_that_has_not_begun[another]",
+        ),
+    ),
+    Mutation(
         id="fork-copy-goes-on",
         module="engine/forking.py",
         was="for event in events[turn.state.last :]]",
         becomes="for event in events]",
         protects="a copy that was cut short goes on where it stopped",
-        killed_by=(f"{_FORKS}test_a_copy_that_is_cut_short_goes_on_where_it_stopped",),
+        killed_by=(
+            f"{_FORKS}test_a_copy_that_is_cut_short_goes_on_where_it_stopped",
+            f"{_FORKS}test_a_copy_of_several_commits_goes_on_where_it_stopped[after]",
+        ),
     ),
     Mutation(
         id="fork-owns-its-values",
