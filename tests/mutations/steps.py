@@ -113,7 +113,7 @@ KEYS = (
     ),
     Mutation(
         id="outcome-of-a-key-waits-to-be-asked-for",
-        module="engine/replay.py",
+        module="engine/asking.py",
         was="if keyed or identity in self._lives.kept:",
         becomes="if identity in self._lives.kept:",
         protects="keyed calls may come in another order than they are recorded in",
@@ -154,7 +154,7 @@ SAGAS = (
     ),
     Mutation(
         id="dropped-calls-end",
-        module="engine/replay.py",
+        module="engine/asking.py",
         was="                pending.future.cancel()  # whoever",
         becomes="                pass  # whoever",
         protects="a block does not wait for calls that were dropped",
