@@ -428,7 +428,9 @@ class Database:
         What is not ours is left alone.
         """
         if self.path == ":memory:" and hasattr(self._connection, "deserialize"):
-            self._connection.deserialize(_empty())
+            with closing(sqlite3.connect(":memory:")) as empty:
+                empty.deserialize(_empty())
+                empty.backup(self._connection)  # itself, it would write more slowly ever after
         if self._version() == SCHEMA_VERSION:
             return
         with self.writing():
