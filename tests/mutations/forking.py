@@ -11,7 +11,7 @@ _TOGETHER = "tests/integration/test_together.py::"
 MUTATIONS = (
     Mutation(
         id="fork-copies-before-it-begins",
-        module="engine/opening.py",
+        module="engine/readiness.py",
         was="if forking.is_behind(run.turn):",
         becomes="if False:",
         protects="a fork begins with what the other run has come to",
@@ -75,9 +75,9 @@ MUTATIONS = (
     ),
     Mutation(
         id="fork-sends-for-its-children",
-        module="engine/opening.py",
-        was="Opened(replace(run.turn, settled=False), [*run.log, *copied])",
-        becomes="Opened(run.turn, [*run.log, *copied])",
+        module="engine/readiness.py",
+        was="Ready(replace(run.turn, settled=False), [*run.log, *copied])",
+        becomes="Ready(run.turn, [*run.log, *copied])",
         protects="the turn that copies sends for what the copy says was begun",
         killed_by=(f"{_FORKS}test_children_that_had_ended_are_copied_and_others_start_anew",),
     ),
@@ -91,7 +91,7 @@ MUTATIONS = (
     ),
     Mutation(
         id="fork-is-refused-once",
-        module="engine/opening.py",
+        module="engine/readiness.py",
         was="    if turn.state.terminal:\n",
         becomes="    if turn.state.terminal and not forking.is_behind(turn):\n",
         protects="a fork that could not be copied has ended, as any run",

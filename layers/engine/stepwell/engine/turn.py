@@ -1,6 +1,6 @@
 """A turn: one message's work on one run, from loading it to leaving it settled.
 
-    load → open → record what was decided outside → replay → perform what is new, feed, repeat
+    load → make ready → record what was decided outside → replay → perform what is new, feed, repeat
          → settle
 
 Nothing lives between turns but rows. Whatever woke it, a turn does the same, so duplicates change
@@ -23,7 +23,7 @@ from stepwell.core.messages import Continue, MapItem, Message, StepMessage, Wake
 from stepwell.core.parts import Alarm
 from stepwell.core.records import Millis, RunHeader
 from stepwell.core.state import RunState, fold
-from stepwell.engine import continuing, control, opening, settle
+from stepwell.engine import continuing, control, readiness, settle
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised, TurnEnd
@@ -101,14 +101,14 @@ class Engine:
         the process is ended from outside (None: it is not); inline steps are cut off before that.
         """
         if last:
-            await opening.mark_stuck(self.ports, message.run_id, receive_count)
+            await readiness.mark_stuck(self.ports, message.run_id, receive_count)
         rows = await self.ports.store.load(message.run_id)
-        header = await opening.found(self.ports, message, rows)
+        header = await readiness.found(self.ports, message, rows)
         if header is None:
             return TurnEnd.NOTHING
         delivered = _Delivered(message, message_id, receive_count, time_left)
         turn = self._context(delivered, header, rows)
-        run = await opening.opened(turn, message, rows.commits)
+        run = await readiness.made_ready(turn, message, rows.commits)
         if isinstance(run, TurnEnd):
             return run
         extent = Extent.of(turn.state)
