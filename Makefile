@@ -37,6 +37,10 @@ UV_VERSION := $(shell awk '/^name = "uv"$$/ {getline; gsub(/[^0-9.]/, ""); print
 EXPORT = { echo "\# Exported from uv.lock by 'make lock'; never edited." && \
   $(UV) export --quiet --locked --no-dev --extra aws --no-emit-project --no-hashes --no-header; }
 
+# Images for containers often forbid bytecode; then each of the hundreds of processes that tests start
+# compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 export UV_PROJECT_ENVIRONMENT = $(VENV)
 export UV_PYTHON_DOWNLOADS = never
 

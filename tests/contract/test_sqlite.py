@@ -122,6 +122,12 @@ def test_databases_in_memory_are_apart() -> None:
         assert run(other.store.get_header("run")) is None
 
 
+@pytest.mark.parametrize("query", ["SELECT * FROM sqlite_master", "PRAGMA user_version"])
+def test_a_database_in_memory_has_what_a_new_file_has(path: Path, query: str) -> None:
+    with Database(path) as new, Database(":memory:") as database:
+        assert sorted(database.query(query)) == sorted(new.query(query)) != []
+
+
 def test_a_file_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None:
     with Database(path) as database:
         database.change(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")

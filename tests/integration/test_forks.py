@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
 from stepwell import (
+    EntryConflict,
     ForkRefused,
     IdempotencyConflict,
     RetryPolicy,
@@ -344,3 +345,58 @@ def test_a_copy_that_is_cut_short_goes_on_where_it_stopped(env: Environment) -> 
 
 def _fields(event: e.Event) -> dict[str, Any]:
     return {name: getattr(event, name) for name in type(event).__dataclass_fields__}
+
+
+@workflow(name="fork_long")
+async def long(count: int) -> int:
+    return sum([len(await call("x" * 7_000)) for _ in range(count)])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_copy_of_several_commits_goes_on_where_it_stopped(
+    env: Environment, when: Literal["before", "after"]
+) -> None:
+    run = env.start(long, 120)
+    env.run_until_idle()
+    env.crash_at(10**9)
+    reference = fork(env, run)
+    appends = [n for n, name in enumerate(env.port_calls, 1) if name == "store.append"]
+    assert len(appends) >= 3
+    expected = [each.event for each in env.history(reference)]
+    for call in appends:
+        crashes = env.crashes
+        env.crash_at(call, when)
+        again = fork(env, run)
+        assert env.crashes == crashes + 1
+        assert [type(each.event) for each in env.history(again)] == [type(e) for e in expected]
+        assert env.result(again) == 120 * 7_000
+    assert len(CALLS) == 120
+
+
+@pytest.mark.parametrize("value", ["seen", "another"])
+def test_an_entry_of_the_original_stands_in_a_fork_that_has_not_begun(
+    env: Environment, value: str
+) -> None:
+    run = env.start(flow, "a")
+    env.run_until_idle()
+    env.wait_for(env.client.put_inbox(run.id, "key", "x" * 50_000, entry_id="large"))
+    env.wait_for(env.client.put_inbox(run.id, "key", "seen", entry_id="one"))
+    env.run_until_idle()
+    env.wait_for(env.client.put_inbox(run.id, "key", "late", entry_id="late"))
+    forked = env.wait_for(env.client.fork(run.id))
+    put = env.client.put_inbox(forked.id, "key", value, entry_id="one")
+    if value == "seen":
+        env.wait_for(put)
+    else:
+        with pytest.raises(EntryConflict):
+            env.wait_for(put)
+    # Not among those that are copied, so another value is no conflict.
+    env.wait_for(env.client.put_inbox(forked.id, "key", "own", entry_id="late"))
+    env.run_until_idle()
+    entries = env.wait_for(env.client.list_inbox(forked.id))
+    assert [(each.entry_id, len(each.value)) for each in entries] == [
+        ("large", 50_000),
+        ("one", 4),
+        ("late", 3),
+    ]
+    assert all(each.event for each in entries)

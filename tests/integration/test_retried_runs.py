@@ -22,6 +22,7 @@ from stepwell import (
     step_hook,
     workflow,
 )
+from stepwell.authoring.decorators import AsyncStep
 from stepwell.core import events as e
 from stepwell.core.messages import RetryRun
 from stepwell.core.records import RunStatus
@@ -30,6 +31,7 @@ from stepwell.testing import Environment
 from stepwell.testing.laws import check_run
 
 ONCE = RetryPolicy(max_attempts=1)
+Call = AsyncStep[[str], str]
 
 
 class World:
@@ -63,6 +65,17 @@ def world() -> World:
     return World()
 
 
+@pytest.fixture
+def call(world: World) -> Call:
+    """A step that calls the outside, and is not tried again."""
+
+    @step(retry=ONCE)
+    async def call(name: str) -> str:
+        return world.call(name)
+
+    return call
+
+
 def types(env: Environment, run: Any) -> list[str]:
     return [each.event.type for each in env.history(run)]
 
@@ -75,12 +88,8 @@ def fails(env: Environment, run: Any) -> RunFailed:
 
 
 def test_what_failed_is_done_again_and_what_succeeded_is_not(
-    env: Environment, world: World
+    env: Environment, world: World, call: Call
 ) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
     @workflow
     async def flow() -> list[str]:
         return [await call("a"), await call("b"), await call("c")]
@@ -127,11 +136,7 @@ def test_attempts_are_counted_from_one_again(env: Environment, world: World) -> 
     check_run(env, run)
 
 
-def test_cleanup_runs_again_in_the_next_life(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_cleanup_runs_again_in_the_next_life(env: Environment, world: World, call: Call) -> None:
     @workflow
     async def flow() -> str:
         await call("reserve")
@@ -152,11 +157,9 @@ def test_cleanup_runs_again_in_the_next_life(env: Environment, world: World) -> 
     check_run(env, run)
 
 
-def test_a_sibling_that_went_on_keeps_its_successes(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_a_sibling_that_went_on_keeps_its_successes(
+    env: Environment, world: World, call: Call
+) -> None:
     async def breaking() -> str:
         return await call("bad")
 
@@ -190,12 +193,8 @@ def test_a_sibling_that_went_on_keeps_its_successes(env: Environment, world: Wor
 
 
 def test_a_sibling_that_was_cancelled_begins_anew_with_its_cleanup(
-    env: Environment, world: World
+    env: Environment, world: World, call: Call
 ) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
     async def breaking() -> str:
         await hook("go")
         return await call("bad")
@@ -231,11 +230,7 @@ def test_a_sibling_that_was_cancelled_begins_anew_with_its_cleanup(
     check_run(env, run)
 
 
-def test_all_failures_of_a_group_are_done_again(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_all_failures_of_a_group_are_done_again(env: Environment, world: World, call: Call) -> None:
     @workflow
     async def flow() -> Any:
         found = await asyncio.gather(*(call(n) for n in "abc"), return_exceptions=True)
@@ -255,11 +250,7 @@ def test_all_failures_of_a_group_are_done_again(env: Environment, world: World) 
     assert sorted(world.taken()) == ["a", "c"]
 
 
-def test_a_map_keeps_the_items_that_succeeded(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_a_map_keeps_the_items_that_succeeded(env: Environment, world: World, call: Call) -> None:
     @workflow
     async def flow() -> Any:
         return await call.map(list("abcde"), max_concurrency=2)
@@ -276,11 +267,7 @@ def test_a_map_keeps_the_items_that_succeeded(env: Environment, world: World) ->
     check_run(env, run)
 
 
-def test_a_cause_in_the_chain_is_done_again(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_a_cause_in_the_chain_is_done_again(env: Environment, world: World, call: Call) -> None:
     @workflow
     async def flow() -> str:
         try:
@@ -297,11 +284,7 @@ def test_a_cause_in_the_chain_is_done_again(env: Environment, world: World) -> N
     assert env.result(run) == "a"
 
 
-def test_a_failure_that_was_handled_stays(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_a_failure_that_was_handled_stays(env: Environment, world: World, call: Call) -> None:
     @workflow
     async def flow() -> str:
         try:
@@ -321,12 +304,10 @@ def test_a_failure_that_was_handled_stays(env: Environment, world: World) -> Non
     assert world.taken() == ["b"]
 
 
-def test_a_plain_bug_is_mended_and_the_records_stay(env: Environment, world: World) -> None:
+def test_a_plain_bug_is_mended_and_the_records_stay(
+    env: Environment, world: World, call: Call
+) -> None:
     mended = False
-
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
 
     @workflow
     async def flow() -> str:
@@ -348,13 +329,9 @@ def test_a_plain_bug_is_mended_and_the_records_stay(env: Environment, world: Wor
 
 
 def test_mended_code_may_leave_records_out_and_ask_in_another_order(
-    env: Environment, world: World
+    env: Environment, world: World, call: Call
 ) -> None:
     mended = False
-
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
 
     @step(retry=ONCE)
     async def other(name: str) -> str:
@@ -385,13 +362,9 @@ def test_mended_code_may_leave_records_out_and_ask_in_another_order(
 
 
 def test_mended_code_that_gives_another_input_has_the_step_run_with_it(
-    env: Environment, world: World
+    env: Environment, world: World, call: Call
 ) -> None:
     spelt = "wrong"
-
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
 
     @workflow
     async def flow() -> Any:
@@ -483,11 +456,7 @@ def test_dispatched_steps_are_dispatched_anew(env: Environment, world: World) ->
     check_run(env, run)
 
 
-def test_a_cancelled_run_goes_on_where_it_was(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_a_cancelled_run_goes_on_where_it_was(env: Environment, world: World, call: Call) -> None:
     @workflow
     async def flow() -> Any:
         await call("a")
@@ -551,11 +520,9 @@ def test_a_timeout_that_ended_the_run_begins_anew(env: Environment) -> None:
     check_run(env, run)
 
 
-def test_no_time_passes_for_a_timeout_between_two_lives(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_no_time_passes_for_a_timeout_between_two_lives(
+    env: Environment, world: World, call: Call
+) -> None:
     @workflow
     async def flow() -> Any:
         async with asyncio.timeout(3600):
@@ -573,11 +540,7 @@ def test_no_time_passes_for_a_timeout_between_two_lives(env: Environment, world:
     check_run(env, run)
 
 
-def test_the_runs_time_is_that_of_the_retry(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_the_runs_time_is_that_of_the_retry(env: Environment, world: World, call: Call) -> None:
     @workflow
     async def flow() -> float:
         before = now()
@@ -593,11 +556,7 @@ def test_the_runs_time_is_that_of_the_retry(env: Environment, world: World) -> N
     assert env.result(run) == 3600
 
 
-def test_two_retries_at_once_are_one(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_two_retries_at_once_are_one(env: Environment, world: World, call: Call) -> None:
     @workflow
     async def flow() -> str:
         return await call("a")
@@ -615,11 +574,9 @@ def test_two_retries_at_once_are_one(env: Environment, world: World) -> None:
     assert world.taken() == ["a", "a"]
 
 
-def test_a_late_request_of_an_earlier_life_changes_nothing(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_a_late_request_of_an_earlier_life_changes_nothing(
+    env: Environment, world: World, call: Call
+) -> None:
     @workflow
     async def flow() -> str:
         return await call("a")
@@ -654,11 +611,7 @@ def test_only_what_ended_badly_is_retried(env: Environment) -> None:
         env.wait_for(env.client.retry("nobody"))
 
 
-def test_a_caller_waits_for_the_retried_run(env: Environment, world: World) -> None:
-    @step(retry=ONCE)
-    async def call(name: str) -> str:
-        return world.call(name)
-
+def test_a_caller_waits_for_the_retried_run(env: Environment, world: World, call: Call) -> None:
     @workflow
     async def flow() -> str:
         return await call("a")

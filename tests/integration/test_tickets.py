@@ -13,6 +13,16 @@ from stepwell.testing import Environment
 from tests.integration.histories import found, kinds
 
 
+@step(name="tickets.fine")
+async def fine() -> str:
+    return "fine"
+
+
+@step(name="tickets.broken")
+async def broken() -> None:
+    raise FatalError("no")
+
+
 def test_a_submitted_step_goes_on_beside_the_code(env: Environment) -> None:
     order: list[str] = []
 
@@ -87,14 +97,6 @@ def test_steps_of_a_def_workflow_are_really_side_by_side(env: Environment) -> No
 
 
 def test_a_failure_surfaces_at_the_result(env: Environment) -> None:
-    @step
-    async def broken() -> None:
-        raise FatalError("no")
-
-    @step
-    async def fine() -> str:
-        return "fine"
-
     @workflow
     async def flow() -> list[str]:
         ticket = broken.submit()
@@ -110,14 +112,6 @@ def test_a_failure_surfaces_at_the_result(env: Environment) -> None:
 
 
 def test_a_failure_that_nobody_asks_for_is_nobody_s(env: Environment) -> None:
-    @step
-    async def broken() -> None:
-        raise FatalError("no")
-
-    @step
-    async def fine() -> str:
-        return "fine"
-
     @workflow
     async def flow() -> str:
         broken.submit()
@@ -203,10 +197,6 @@ def test_who_stops_waiting_does_not_stop_the_step(env: Environment) -> None:
 
 
 def test_a_result_that_is_not_awaited_is_told_of(env: Environment) -> None:
-    @step
-    async def fine() -> str:
-        return "fine"
-
     @workflow
     async def flow() -> str:
         ticket = fine.submit()
@@ -237,10 +227,6 @@ def test_a_run_that_ends_first_ends_what_was_submitted(env: Environment) -> None
         answer: int = await step_hook("answer")
         return answer
 
-    @step
-    async def fine() -> str:
-        return "fine"
-
     @workflow
     async def flow() -> str:
         asks.submit()
@@ -255,10 +241,6 @@ def test_a_run_that_ends_first_ends_what_was_submitted(env: Environment) -> None
 
 
 def test_nothing_is_submitted_while_the_pass_unwinds(env: Environment) -> None:
-    @step
-    async def fine() -> str:
-        return "fine"
-
     @workflow
     async def flow() -> str:
         try:

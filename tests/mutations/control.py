@@ -68,7 +68,7 @@ MUTATIONS = (
     ),
     Mutation(
         id="earlier-outcome-waits-to-be-asked-for",
-        module="engine/replay.py",
+        module="engine/asking.py",
         was="if keyed or identity in self._lives.kept:",
         becomes="if keyed:",
         protects="mended code may ask in another order, and for less",

@@ -117,7 +117,7 @@ DELETION = (
     ),
     Mutation(
         id="deletion-goes-on",
-        module="engine/opening.py",
+        module="engine/readiness.py",
         was="    await deletion.erase(ports, header, rows.commits)\n",
         becomes="",
         protects="what a dying turn left of a deleted run goes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _TURN = "engine/turn.py"
-_OPENING = "engine/opening.py"
+_READINESS = "engine/readiness.py"
 _RECORDING = "engine/recording.py"
 _SETTLE = "engine/settle.py"
 _JOURNAL = "engine/journal.py"
@@ -69,7 +69,7 @@ LOADING = (
     ),
     Mutation(
         id="turn-puts-header",
-        module=_OPENING,
+        module=_READINESS,
         was="if not isinstance(message, StartRun):",
         becomes="if message:",
         protects="a start is sufficient by itself: its caller may have died before the row",
@@ -79,7 +79,7 @@ LOADING = (
     ),
     Mutation(
         id="input-from-header",
-        module=_OPENING,
+        module=_READINESS,
         was="    if header.deleted_at is None:\n",
         becomes="    if isinstance(message, StartRun):\n        header = replace(header, input=message.input, seed=message.seed)\n    if header.deleted_at is None:\n",
         protects="of two starts with one key the turn takes the input whose header stands (F10)",
@@ -89,7 +89,7 @@ LOADING = (
     ),
     Mutation(
         id="header-lag-written",
-        module=_OPENING,
+        module=_READINESS,
         was="    await settle.write_header(turn)\n",
         becomes="",
         protects="a header that lags behind an ended log is written before the message goes (F6)",
@@ -97,7 +97,7 @@ LOADING = (
     ),
     Mutation(
         id="late-rows-closed",
-        module=_OPENING,
+        module=_READINESS,
         was="    await settle.close_late(turn)\n",
         becomes="",
         protects="a row that came after the end takes no answer",
@@ -105,7 +105,7 @@ LOADING = (
     ),
     Mutation(
         id="no-header-is-given-back",
-        module=_OPENING,
+        module=_READINESS,
         was="if header is None and isinstance(message, ChildReported):",
         becomes="if header is None and not isinstance(message, StartRun):",
         protects="a message that comes before the header of its run waits for it",
@@ -140,7 +140,7 @@ LOADING = (
     Mutation(
         id="stuck-marked-beforehand",
         module=_TURN,
-        was="            await opening.mark_stuck(self.ports, message.run_id, receive_count)\n",
+        was="            await readiness.mark_stuck(self.ports, message.run_id, receive_count)\n",
         becomes="            pass\n",
         protects="a run whose message becomes a dead letter shows it",
         killed_by=(
@@ -149,7 +149,7 @@ LOADING = (
     ),
     Mutation(
         id="mark-keeps-its-message",
-        module=_OPENING,
+        module=_READINESS,
         was="left = None if header.attention is None else header.attention.message",
         becomes="left = None",
         protects="the message on a mark, which is to be found nowhere else, stays on it",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _TURN = "engine/turn.py"
-_OPENING = "engine/opening.py"
+_READINESS = "engine/readiness.py"
 _CHILDREN = "engine/children.py"
 _CALLS = "engine/child_calls.py"
 _CRASH = "tests/simulation/test_crash_everywhere.py::test_a_crash_at_any_port_call_changes_nothing"
@@ -34,7 +34,7 @@ MUTATIONS = (
     ),
     Mutation(
         id="others-told-again",
-        module=_OPENING,
+        module=_READINESS,
         within="_leave_ended",
         was="    if not turn.settled:\n",
         becomes="    if False:\n",
@@ -123,7 +123,7 @@ MUTATIONS = (
     ),
     Mutation(
         id="report-to-nobody",
-        module=_OPENING,
+        module=_READINESS,
         was="    if header is None and isinstance(message, ChildReported):\n",
         becomes="    if False:\n",
         protects="a report to a parent that was deleted is done with",
@@ -175,7 +175,7 @@ MUTATIONS = (
     ),
     Mutation(
         id="children-told-of-an-end-before-the-retry",
-        module=_OPENING,
+        module=_READINESS,
         was="        await settle.tell_others(run.turn)  # of this end, which the log forgets then\n",
         becomes="        pass\n",
         protects="a retry leaves no child running that the end before was to cancel",
@@ -211,7 +211,7 @@ MUTATIONS = (
     ),
     Mutation(
         id="pause-passed-on",
-        module=_OPENING,
+        module=_READINESS,
         was="    if turn.state.continued is not None and turn.header.paused:\n",
         becomes="    if False:\n",
         protects="a pause that was accepted while its run went on holds the next one",

@@ -11,11 +11,21 @@ _TOGETHER = "tests/integration/test_together.py::"
 MUTATIONS = (
     Mutation(
         id="fork-copies-before-it-begins",
-        module="engine/opening.py",
+        module="engine/readiness.py",
         was="if forking.is_behind(run.turn):",
         becomes="if False:",
         protects="a fork begins with what the other run has come to",
         killed_by=(f"{_FORKS}test_a_fork_of_an_ended_run_has_all_its_outcomes",),
+    ),
+    Mutation(
+        id="fork-has-entries-before-it-begins",
+        module="engine/inboxes.py",
+        was="                await self._put_copied(header)\n",
+        becomes="                pass\n",
+        protects="an entry under an id that the other run has, too, is not accepted and lost",
+        killed_by=(
+            f"{_FORKS}test_an_entry_of_the_original_stands_in_a_fork_that_has_not_begun[another]",
+        ),
     ),
     Mutation(
         id="fork-copy-goes-on",
@@ -23,7 +33,10 @@ MUTATIONS = (
         was="for event in events[turn.state.last :]]",
         becomes="for event in events]",
         protects="a copy that was cut short goes on where it stopped",
-        killed_by=(f"{_FORKS}test_a_copy_that_is_cut_short_goes_on_where_it_stopped",),
+        killed_by=(
+            f"{_FORKS}test_a_copy_that_is_cut_short_goes_on_where_it_stopped",
+            f"{_FORKS}test_a_copy_of_several_commits_goes_on_where_it_stopped[after]",
+        ),
     ),
     Mutation(
         id="fork-owns-its-values",
@@ -62,9 +75,9 @@ MUTATIONS = (
     ),
     Mutation(
         id="fork-sends-for-its-children",
-        module="engine/opening.py",
-        was="Opened(replace(run.turn, settled=False), [*run.log, *copied])",
-        becomes="Opened(run.turn, [*run.log, *copied])",
+        module="engine/readiness.py",
+        was="Ready(replace(run.turn, settled=False), [*run.log, *copied])",
+        becomes="Ready(run.turn, [*run.log, *copied])",
         protects="the turn that copies sends for what the copy says was begun",
         killed_by=(f"{_FORKS}test_children_that_had_ended_are_copied_and_others_start_anew",),
     ),
@@ -78,7 +91,7 @@ MUTATIONS = (
     ),
     Mutation(
         id="fork-is-refused-once",
-        module="engine/opening.py",
+        module="engine/readiness.py",
         was="    if turn.state.terminal:\n",
         becomes="    if turn.state.terminal and not forking.is_behind(turn):\n",
         protects="a fork that could not be copied has ended, as any run",

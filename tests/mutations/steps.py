@@ -113,7 +113,7 @@ KEYS = (
     ),
     Mutation(
         id="outcome-of-a-key-waits-to-be-asked-for",
-        module="engine/replay.py",
+        module="engine/asking.py",
         was="if keyed or identity in self._lives.kept:",
         becomes="if identity in self._lives.kept:",
         protects="keyed calls may come in another order than they are recorded in",
@@ -154,7 +154,7 @@ SAGAS = (
     ),
     Mutation(
         id="dropped-calls-end",
-        module="engine/replay.py",
+        module="engine/asking.py",
         was="                pending.future.cancel()  # whoever",
         becomes="                pass  # whoever",
         protects="a block does not wait for calls that were dropped",
@@ -187,4 +187,50 @@ SAGAS = (
     ),
 )
 
-STEPS = (*AT_MOST_ONCE, *LAZY, *KEYS, *SAGAS)
+_GIVEN = "tests/integration/test_arguments.py::"
+_LATER = f"{_GIVEN}test_what_the_code_changes_after_the_call_does_not_reach_the_step"
+
+ARGUMENTS = (
+    Mutation(
+        id="each-attempt-has-arguments-of-its-own",
+        module="core/commands.py",
+        within="RunStep.given",
+        was="if self.text is None:",
+        becomes="if True:",
+        protects="what a body changes of its arguments the workflow does not see",
+        killed_by=(
+            f"{_GIVEN}test_what_a_body_changes_stays_with_it[async]",
+            f"{_GIVEN}test_the_next_attempt_and_the_next_entry_begin_with_what_was_given",
+        ),
+    ),
+    Mutation(
+        id="arguments-are-kept-at-the-call",
+        module="core/commands.py",
+        within="RunStep.input",
+        was="if self.text is not None:",
+        becomes="if False:",
+        protects="a dispatched step gets its arguments as they were at the call",
+        killed_by=(f"{_LATER}[dispatched]",),
+    ),
+    Mutation(
+        id="items-are-kept-at-the-call",
+        module="engine/fan_out.py",
+        was="if identity not in self._state.maps:",
+        becomes="if False:",
+        protects="the items of a dispatched map are as they were at the call",
+        killed_by=(f"{_LATER}[dispatched map]",),
+    ),
+    Mutation(
+        id="arguments-of-recorded-steps-are-not-kept",
+        module="engine/fan_out.py",
+        within="kept",
+        was="known is not None and known.status in _ENDED and known.digest == digest",
+        becomes="False",
+        protects="a replay does not pay for what has an outcome",
+        killed_by=(
+            f"{_GIVEN}test_a_replay_of_recorded_steps_does_not_carry_their_arguments_again",
+        ),
+    ),
+)
+
+STEPS = (*AT_MOST_ONCE, *LAZY, *KEYS, *SAGAS, *ARGUMENTS)

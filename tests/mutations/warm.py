@@ -9,6 +9,7 @@ again, which takes longer than most runs.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -133,7 +134,7 @@ def _be_the_run(wanted: Wanted, folder: Path, log: Path) -> NoReturn:
             pytest.main(
                 [
                     "-q",
-                    "--tb=short",
+                    "--tb=native",  # the others look for modules in all that is warm
                     *("-o", "faulthandler_timeout=45"),  # where a test hangs, it says so
                     f"--basetemp={folder / 'tmp'}",
                     *("-p", "no:cacheprovider"),
@@ -182,4 +183,7 @@ if __name__ == "__main__":
     for module in (*_WARMED, *sys.argv[1:]):
         importlib.import_module(module)
     _read_once()
+    # What is warm lives as long as a run. Pytest collects garbage often, and would go through all.
+    gc.collect()
+    gc.freeze()
     serve(sys.stdin, sys.stdout)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stepwell import errors
 from stepwell.core.failure import MAX_MESSAGE, MAX_TRACEBACK, describe
 from stepwell.errors import Failure, StepFailed
 
@@ -187,3 +188,18 @@ def test_describing_leaves_the_exception_as_it_was() -> None:
     assert error.__traceback__ is before.trace
     assert error.__context__ is before.context
     assert sys.exc_info() == (None, None, None)
+
+
+_OURS = [
+    found
+    for name in errors.__all__
+    if isinstance(found := getattr(errors, name), type) and issubclass(found, errors.StepwellError)
+]
+
+
+@pytest.mark.parametrize("kind", _OURS)
+def test_names_of_our_errors_are_recorded_as_they_are_imported(
+    kind: type[errors.StepwellError],
+) -> None:
+    error = kind.__new__(kind)
+    assert describe(error).type == f"stepwell.errors.{kind.__name__}"

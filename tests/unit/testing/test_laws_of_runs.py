@@ -10,12 +10,19 @@ from typing import Any
 import pytest
 
 from stepwell import RetryableError, RetryPolicy, hook, sleep, step, step_hook, workflow
-from stepwell.core.events import Commit, HookClosed
+from stepwell.core.events import Commit, HookClosed, StepCompleted
 from stepwell.core.records import Attention, Chunk, HookRow, HookStatus, RunStatus
 from stepwell.core.state import fold
 from stepwell.testing import Environment
 from stepwell.testing.facts import Lists, RunFacts, gather_lists
-from stepwell.testing.laws import check_facts, check_lists, check_reports, check_rest, check_run
+from stepwell.testing.laws import (
+    check_facts,
+    check_forks,
+    check_lists,
+    check_reports,
+    check_rest,
+    check_run,
+)
 from stepwell.testing.local_facts import all_local_facts
 
 Change = Callable[[RunFacts], RunFacts]
@@ -368,3 +375,24 @@ def fails_meanwhile() -> None:
         env.start(everything)
         env._local.database.change("DELETE FROM messages")
         raise ZeroDivisionError
+
+
+def test_a_fork_that_says_something_else_than_its_original_is_seen(
+    stepwell_env: Environment,
+) -> None:
+    env = stepwell_env
+    run = env.start(everything)
+    env.run_until_idle()
+    env.wait_for(env.client.fork(run.id, fork_id="fork"))
+    env.run_until_idle()
+    found = {run_id: env.facts(run_id) for run_id in (run.id, "fork")}
+    check_forks(found)
+    fork, (first, *others) = found["fork"], found["fork"].rows.commits
+    [place] = [n for n, each in enumerate(first.events) if isinstance(each, StepCompleted)]
+    completed = first.events[place]
+    assert isinstance(completed, StepCompleted)
+    for wrong in ((replace(completed, result='"x"'),), ()):
+        events = (*first.events[:place], *wrong, *first.events[place + 1 :])
+        rows = replace(fork.rows, commits=(replace(first, events=events), *others))
+        with pytest.raises(AssertionError, match="it begins with"):
+            check_forks({**found, "fork": replace(fork, rows=rows)})

@@ -63,11 +63,19 @@ class Ticket(Generic[T]):
         return f"<ticket: {'done' if self.done else 'under way'}>"
 
 
-class AsyncFanOut(Generic[P, R]):
-    """What a step made from `async def` offers besides calling it."""
+class FanOut(Generic[P, R]):
+    """What every step offers besides calling it; how it is mapped is typed by its colour."""
 
     definition: StepDefinition
     key: str | None
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Ticket[R]:
+        """Begin the step at once and go on beside it; its outcome is had from the ticket."""
+        return submit_step(self.definition, args, kwargs, self.key)
+
+
+class AsyncFanOut(FanOut[P, R]):
+    """What a step made from `async def` offers besides calling it."""
 
     @overload
     def map(
@@ -136,27 +144,17 @@ class AsyncFanOut(Generic[P, R]):
         different for each. Raises `UsageError` on options that do not fit, on a set, whose order is
         lost, and on more than 100,000 items.
         """
-        return map_step(
-            self.definition,
-            items,
-            of=self.key,
+        options = MapOptions(
             max_concurrency=max_concurrency,
             on_error=on_error,
             min_successful=min_successful,
             tolerated_failures=tolerated_failures,
-            key=key,
         )
-
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Ticket[R]:
-        """Begin the step at once and go on beside it; its outcome is had from the ticket."""
-        return submit_step(self.definition, args, kwargs, self.key)
+        return map_step(self.definition, items, options, of=self.key, key=key)
 
 
-class SyncFanOut(Generic[P, R]):
+class SyncFanOut(FanOut[P, R]):
     """What a step made from `def` offers besides calling it."""
-
-    definition: StepDefinition
-    key: str | None
 
     def map(
         self,
@@ -172,31 +170,21 @@ class SyncFanOut(Generic[P, R]):
 
         Options, results and errors are those of `AsyncFanOut.map`.
         """
-        return map_step(
-            self.definition,
-            items,
-            of=self.key,
+        options = MapOptions(
             max_concurrency=max_concurrency,
             on_error=on_error,
             min_successful=min_successful,
             tolerated_failures=tolerated_failures,
-            key=key,
         )
-
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Ticket[R]:
-        """Begin the step at once and go on beside it; its outcome is had from the ticket."""
-        return submit_step(self.definition, args, kwargs, self.key)
+        return map_step(self.definition, items, options, of=self.key, key=key)
 
 
 def map_step(
     definition: StepDefinition,
     items: Iterable[Any],
+    options: MapOptions,
     *,
     of: str | None,
-    max_concurrency: int | None,
-    on_error: OnError | None,
-    min_successful: int | None,
-    tolerated_failures: int | None,
     key: Key | None,
 ) -> Any:
     """What `step.map` does; see there. `of` is the key of the step's call, which a map has not."""
@@ -205,12 +193,6 @@ def map_step(
             f"step {definition.name!r}: with_options(key=...) names one call; name the items of a "
             "map with map(items, key=...)"
         )
-    options = MapOptions(
-        max_concurrency=max_concurrency,
-        on_error=on_error,
-        min_successful=min_successful,
-        tolerated_failures=tolerated_failures,
-    )
     taken = _taken(definition.name, items)
     keys = None if key is None else _keys(definition.name, taken, key)
     run = RUN.get()

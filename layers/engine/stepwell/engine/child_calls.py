@@ -8,25 +8,22 @@ cancelled. That is a command like any other, under the child's id with a mark be
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from stepwell.authoring.children import ChildHandle, ChildStatus
-from stepwell.authoring.context import RunContext
 from stepwell.core import events as e
-from stepwell.core.commands import CANCEL_OF_CHILD, AwaitChild, CancelChild, Command, StartChild
-from stepwell.core.definitions import ChildDefinition, WorkflowDefinition
+from stepwell.core.commands import AwaitChild, CancelChild, StartChild
+from stepwell.core.definitions import ChildDefinition
 from stepwell.core.ids import check_note, keyed
 from stepwell.core.records import OnParentClose, Payload
 from stepwell.core.signals import run_id_of_child
-from stepwell.core.state import RunState
-from stepwell.engine.endings import Continues, Outcome
-from stepwell.engine.loop import DeterministicLoop, ReplayTask
-from stepwell.engine.past import ChildEvent, Past
+from stepwell.engine.asking import Asking
+from stepwell.engine.endings import Continues
+from stepwell.engine.loop import ReplayTask
+from stepwell.engine.past import ChildEvent
 from stepwell.engine.pending import Pending
-from stepwell.engine.redo import Trail
 from stepwell.engine.remarks import Remarks
 from stepwell.errors import (
     ChildCancelled,
@@ -71,28 +68,12 @@ def cancel_id(child: str) -> str:
     return f"!{child}"
 
 
-def unrecorded_kind(identity: str) -> str:
-    """What is asked for under an id of which nothing is recorded."""
-    return CANCEL_OF_CHILD if identity.startswith("!") else "step"
-
-
-class ChildCalls(RunContext):
+class ChildCalls(Asking):
     """The part of a replay that is about other runs."""
 
-    loop: DeterministicLoop
-    pending: dict[str, Pending]
-    fresh: list[Command]
     _children: dict[str, ChildCall]
-    _state: RunState
-    _texts: Mapping[Payload, str]
-    _asked: dict[str, str | None]
-    _over: bool
-    _workflow: WorkflowDefinition
     _main: ReplayTask
-    _trail: Trail
-    outcome: Outcome | None
     remarks: Remarks
-    _past: Past
     _cancel_told: bool
     #: Whether the workflow was told before the event of it: it wished to go on as a new run.
     _cancel_told_early: bool
@@ -305,33 +286,6 @@ class ChildCalls(RunContext):
         self.outcome = Continues(text, input_digest, context)
         self._over = True
         raise Continued
-
-    @abstractmethod
-    def _keyed_id(self, identity: str) -> str: ...
-
-    @abstractmethod
-    def _make(self, primitive: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]: ...
-
-    @abstractmethod
-    def _ask(self, command: Command) -> None: ...
-
-    @abstractmethod
-    async def _wait_for(self, command: Command) -> Any: ...
-
-    @abstractmethod
-    async def _come_late(self) -> NoReturn: ...
-
-    @abstractmethod
-    def _withdraw(self, command: Command) -> None: ...
-
-    @abstractmethod
-    def _take(self, identity: str, event: e.Event) -> Pending | None: ...
-
-    @abstractmethod
-    def _refuse(self, recorded: str, command: Command, asked: str, hint: str = "") -> NoReturn: ...
-
-    @abstractmethod
-    def _block(self, error: NonDeterminismError) -> None: ...
 
 
 def _why_cancelled(event: e.CancelRequested) -> str:

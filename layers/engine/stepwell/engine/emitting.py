@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 
-from stepwell.authoring.context import RunContext
 from stepwell.core import events as e
-from stepwell.core.commands import Command, EmitSignal
+from stepwell.core.commands import EmitSignal
 from stepwell.core.durations import due_at
-from stepwell.core.records import Payload
 from stepwell.core.signals import (
     NumberedSignal,
     SentSignal,
@@ -19,20 +16,12 @@ from stepwell.core.signals import (
     emitted_signal_id,
     load_numbered,
 )
-from stepwell.core.state import RunState
-from stepwell.engine.loop import DeterministicLoop
-from stepwell.engine.pending import Pending
+from stepwell.engine.asking import Asking
 from stepwell.errors import DurationLike, UsageError
 
 
-class Emitting(RunContext):
+class Emitting(Asking):
     """The part of a replay that is about signals."""
-
-    loop: DeterministicLoop
-    fresh: list[Command]
-    _state: RunState
-    _texts: Mapping[Payload, str]
-    _over: bool
 
     def emit(
         self, draft: SignalDraft, when: DurationLike | datetime | None = None
@@ -75,21 +64,6 @@ class Emitting(RunContext):
         if pending is not None and pending.future is not None:
             text = self._texts.get(event.signals, event.signals)
             pending.future.set_result(load_numbered(text))
-
-    @abstractmethod
-    def _take(self, identity: str, event: e.Event) -> Pending | None: ...
-
-    @abstractmethod
-    def _make(self, primitive: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]: ...
-
-    @abstractmethod
-    def _ask(self, command: Command) -> None: ...
-
-    @abstractmethod
-    async def _come_late(self) -> NoReturn: ...
-
-    @abstractmethod
-    def _refuse(self, recorded: str, command: Command, asked: str, hint: str = "") -> NoReturn: ...
 
 
 def _told(identity: str, digest: str) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
-from stepwell.authoring.context import SAGA, RunContext, SagaContext, Submitted
+from stepwell.authoring.context import SAGA, SagaContext, Submitted
 from stepwell.core import events as e
 from stepwell.core.commands import Command, DispatchedItems, RunStep, StartMap
 from stepwell.core.definitions import StepDefinition
@@ -24,10 +23,8 @@ from stepwell.core.map_outcomes import ItemEnded
 from stepwell.core.parts import StepState
 from stepwell.core.payload import digest
 from stepwell.core.records import Payload
-from stepwell.core.state import RunState
+from stepwell.engine.asking import Asking
 from stepwell.engine.keyed import KeyedStep
-from stepwell.engine.loop import DeterministicLoop
-from stepwell.engine.past import Past
 from stepwell.engine.pending import Pending
 from stepwell.engine.remarks import Remarks
 from stepwell.errors import StepBlocked, StepFailed, StepInterrupted, StepTimeout, Suspended
@@ -57,49 +54,11 @@ def kept(
     return definition.arguments.kept(args, kwargs)
 
 
-class FanOut(RunContext):
+class FanOut(Asking):
     """The part of a replay that asks for steps otherwise than by waiting for each at once."""
 
-    loop: DeterministicLoop
-    pending: dict[str, Pending]
-    fresh: list[Command]
     remarks: Remarks
-    _state: RunState
-    _over: bool
     _keyed: dict[str, KeyedStep]
-    _past: Past
-    _early: dict[str, e.Event]
-
-    @abstractmethod
-    def _keyed_id(self, identity: str) -> str: ...
-
-    @abstractmethod
-    async def _come_late(self) -> NoReturn:
-        """End the code that asks though the pass is over."""
-
-    @abstractmethod
-    def _ask(self, command: Command) -> None:
-        """Note that the code asks for a command."""
-
-    @abstractmethod
-    def _refuse(self, recorded: str, command: Command, asked: str, hint: str = "") -> NoReturn:
-        """Block the run: the code asks for something else than is recorded here."""
-
-    @abstractmethod
-    def _refuse_input(self, recorded: str, command: RunStep) -> NoReturn:
-        """Block the run: the code asks for a step with another input than is recorded."""
-
-    @abstractmethod
-    def _tell_early(self, identity: str) -> None:
-        """Tell a command its outcome, if it was recorded before the code asked for it."""
-
-    @abstractmethod
-    def _withdraw(self, command: Command) -> None:
-        """Wait for a command no more."""
-
-    @abstractmethod
-    def _make(self, primitive: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
-        """Note a primitive that is to be awaited."""
 
     def map(
         self,

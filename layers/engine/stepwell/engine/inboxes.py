@@ -16,6 +16,7 @@ from stepwell.core.ids import check_key, check_note
 from stepwell.core.messages import InboxPut, LookAgain
 from stepwell.core.payload import codec
 from stepwell.core.records import GuardChange, InboxRow, Millis, RunHeader
+from stepwell.engine.handing_on import put_recorded
 from stepwell.engine.headers import found_run, last_link
 from stepwell.engine.ports import Ports, RunRows
 from stepwell.engine.values import Values
@@ -77,11 +78,25 @@ class Inboxes:
             if standing is None:
                 raise RunEnded(run_id, header.status, "it takes no more input")
         else:
+            if entry_id is not None:
+                await self._put_copied(header)
             await self._ports.queue.send(message)
             standing = await self._ports.store.put_inbox(entry_of(message))
         if (standing.key, standing.payload) != (key, message.payload):
             raise EntryConflict(run_id, standing.entry_id)
         return _shown(standing, text, None)
+
+    async def _put_copied(self, header: RunHeader) -> None:
+        """Put the entries that a fork will begin with, before its first turn does.
+
+        An entry that was sent to the other run under the same id is there already, then.
+        """
+        fork = header.forked_from
+        if fork is None or header.last_event:
+            return
+        rows = await self._ports.store.load(fork.run_id)
+        events = [event for commit in rows.commits for event in commit.events][: fork.event]
+        await put_recorded(self._ports, self._values, header.run_id, events)
 
     async def entries(self, run_id: str) -> tuple[InboxEntry, ...]:
         """All entries of a run, oldest first. Raises `RunNotFound`."""
@@ -124,33 +139,6 @@ class Inboxes:
         if header is None:
             raise RunNotFound(run_id)
         return header
-
-
-class InboxCalls:
-    """What a client offers for inboxes."""
-
-    _inboxes: Inboxes
-
-    async def put_inbox(
-        self,
-        run_id: str,
-        key: str,
-        value: Any = None,
-        *,
-        entry_id: str | None = None,
-        actor: str | None = None,
-    ) -> InboxEntry:
-        """Append an entry to a run's inbox and wake what waits for input; durable when it returns.
-
-        The run's next turn sees it, if the run has not ended by then; nothing is ever overwritten.
-        The same `entry_id` again is the same entry. Raises `RunNotFound`, `RunEnded`,
-        `PayloadError`, and `EntryConflict` when the entry of this id holds something else.
-        """
-        return await self._inboxes.put(run_id, key, value, entry_id, actor)
-
-    async def list_inbox(self, run_id: str) -> tuple[InboxEntry, ...]:
-        """All entries of a run's inbox, oldest first. Raises `RunNotFound`."""
-        return await self._inboxes.entries(run_id)
 
 
 def _has_ended(header: RunHeader) -> bool:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stepwell.core.durations import to_millis
 from stepwell.core.ids import check_note
-from stepwell.core.messages import CancelRun, ResumeRun, RetryRun
+from stepwell.core.messages import CancelRun, DeleteRun, ResumeRun, RetryRun, Wake
 from stepwell.core.records import Attention, GuardChange, RunHeader, RunStatus
 from stepwell.core.reopening import reopened, request_of
 from stepwell.engine.control import send_kept
@@ -24,6 +23,7 @@ from stepwell.errors import (
     RunBlocked,
     RunEnded,
     RunNotEnded,
+    RunNotFound,
 )
 
 #: How often a note is written anew because the header went on meanwhile.
@@ -146,49 +146,30 @@ class Operating:
         await self._ports.queue.send(message)
         await ask_retry(self._ports, message)
 
+    async def delete(self, run_id: str, actor: str | None) -> None:
+        """Ask for a run that has ended to be deleted."""
+        check_note("actor", actor)
+        header = await self._ports.store.get_header(run_id)
+        if header is None:
+            raise RunNotFound(run_id)
+        if not header.status.terminal:
+            raise RunNotEnded(run_id)
+        await self._ports.queue.send(
+            DeleteRun(
+                run_id=run_id,
+                request_id=self._ports.ids.new_id(),
+                after=header.last_event,
+                actor=actor,
+            )
+        )
 
-class OperatingCalls:
-    """The part of a client that is about ending runs and pausing them."""
-
-    _operating: Operating
-
-    async def cancel(
-        self,
-        run_id: str,
-        reason: str | None = None,
-        *,
-        actor: str | None = None,
-        wait: bool | DurationLike = False,
-        force: bool = False,
-    ) -> RunStatus:
-        """Ask for a run to be cancelled; it ends cancelled unless it was ending already.
-
-        The workflow gets `CancelledError` where it waits, so that its cleanup runs; a paused run
-        goes on for that. With `force` the run ends without its code having a say: for one whose
-        code is gone, or will not end. With `wait` (True, or how long at most) this returns when the
-        run has ended. Returns its status by then: of a cancel and another end, one has won. Of a
-        run that has gone on as a new one, the last link is cancelled, also if it goes on again
-        meanwhile.
-
-        Raises `RunNotFound`; `RunBlocked` when it waits for a run that cannot go on;
-        `ResultTimeout` when the run has not ended in time: the cancel stands.
-        """
-        if not isinstance(wait, bool):
-            to_millis(wait)  # a cancel that was asked for wrongly is not asked for
-        header = await self._operating.cancel(run_id, reason, actor, force=force)
-        if wait is False or header.status.terminal:
-            return header.status
-        return await self._operating.end(header, None if wait is True else wait, force=force)
-
-    async def pause(
-        self, run_id: str, reason: str | None = None, *, actor: str | None = None
-    ) -> None:
-        """Let a run begin nothing more until it is resumed; pausing it twice is pausing it once.
-
-        Steps that are under way end and are recorded; answers and passed deadlines are recorded
-        too, so deadlines go on. A cancel ends the pause. Raises `RunNotFound`, `RunEnded`.
-        """
-        await self._operating.pause(run_id, reason, actor)
+    async def wake(self, run_id: str) -> None:
+        """Have a run looked at again."""
+        header = await self._ports.store.get_header(run_id)
+        header = found_run(header, run_id)
+        await self._ports.queue.send(Wake(run_id=run_id, cause=self._ports.ids.new_id()))
+        # Second: should it fail again, the note about it is the last word on the header.
+        await send_kept(self._ports, header.note)
 
 
 async def ask_retry(ports: Ports, message: RetryRun) -> None:

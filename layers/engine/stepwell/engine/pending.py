@@ -49,3 +49,8 @@ def kind_of(command: Command) -> str:
     if isinstance(command, PollInbox):
         return "poll"
     return CANCEL_OF_CHILD if isinstance(command, CancelChild) else "child"
+
+
+def unrecorded_kind(identity: str) -> str:
+    """What is asked for under an id of which nothing is recorded."""
+    return CANCEL_OF_CHILD if identity.startswith("!") else "step"

@@ -12,10 +12,9 @@ from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.divergence import Line, compared, moved, recorded_lines, shifted
 from stepwell.core.failure import describe
 from stepwell.core.state import RunState
-from stepwell.engine.child_calls import unrecorded_kind
 from stepwell.engine.endings import Blocked, Outcome, Raised
 from stepwell.engine.frames import place_of_author
-from stepwell.engine.pending import Pending, kind_of
+from stepwell.engine.pending import Pending, kind_of, unrecorded_kind
 from stepwell.errors import NonDeterminismError, Suspended
 
 

@@ -14,19 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
-import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 from stepwell.authoring.context import RUN, STEP
-from stepwell.authoring.hooks import STEP_HOOK_TIMEOUT
 from stepwell.authoring.suspension import suspension_in
 from stepwell.core import events as e
 from stepwell.core.attributes import Scalar
-from stepwell.core.commands import Command, OpenHook, RunStep, StartMap, StartTimer
-from stepwell.core.definitions import HookDefinition, StepDefinition, WorkflowDefinition
-from stepwell.core.ids import is_keyed_step, keyed, keyed_step
+from stepwell.core.commands import Command, RunStep, StartMap
+from stepwell.core.definitions import StepDefinition, WorkflowDefinition
 from stepwell.core.map_outcomes import load_outcomes
 from stepwell.core.records import Millis, Payload
 from stepwell.core.state import RunState
@@ -35,38 +32,31 @@ from stepwell.engine.emitting import Emitting
 from stepwell.engine.endings import Blocked, Cancelled, Outcome, Parked, Raised, Returned
 from stepwell.engine.fan_out import FAILED, NO_INPUT, FanOut, kept, outcome_of
 from stepwell.engine.frames import warn_of_swallower
+from stepwell.engine.hook_calls import HookCalls
 from stepwell.engine.inbound import Inbound
 from stepwell.engine.keyed import KeyedStep
 from stepwell.engine.loop import DeterministicLoop, ReplayTask, Scope
 from stepwell.engine.past import Past
-from stepwell.engine.pending import Pending, kind_of
+from stepwell.engine.pending import Pending
 from stepwell.engine.primitives import Primitives
 from stepwell.engine.redo import Trail
-from stepwell.engine.refusing import Refusing
 from stepwell.engine.remarks import Remarks
-from stepwell.engine.reopened import Reopened
 from stepwell.engine.shielding import Shielding
 from stepwell.engine.threads import WorkflowThread
+from stepwell.engine.timer_calls import TimerCalls
 from stepwell.errors import (
-    HookError,
-    HookFailed,
-    HookTimeout,
-    KeyConflict,
     NonDeterminismError,
     PayloadError,
     Suspended,
     UsageError,
 )
 
-#: How often code may ask for something after its pass is over before it is stopped for good.
-_LATE_LIMIT = 1_000
-_STEP_ENDS = (e.StepCompleted, e.StepFailed)
 _DECISIONS = (e.HookReceived, e.HookExpired, e.HookClosed)
 #: Stands for "decode it from the record" where a value may be passed along with an event.
 UNSET: Any = object()
 
 
-class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened, Emitting):
+class Replay(FanOut, ChildCalls, HookCalls, TimerCalls, Emitting, Inbound, Shielding):
     """One pass of a workflow over its history, and on from there.
 
     `state` is the fold of the whole log so far; it is looked at, never changed. `texts` holds the
@@ -91,7 +81,6 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened, Emittin
         self.blocking = workflow.colour == "sync"
         self.pending: dict[str, Pending] = {}
         self.stream_run = state.started.stream_run
-        #: Commands that were asked for, and those not waited for any more, since last taken.
         self.fresh: list[Command] = []
         self.withdrawn: list[Command] = []
         self.outcome: Outcome | None = None
@@ -102,7 +91,6 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened, Emittin
         self._lives = state.lives
         self._texts = texts
         self._seed = state.started.seed
-        #: In the order of asking, for those who compare passes; steps with their input's digest.
         self._asked: dict[str, str | None] = {}
         self._history: Sequence[e.Event] = ()
         self._over = False
@@ -112,7 +100,6 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened, Emittin
         self._late = 0
         self._primitives = Primitives()
         self._keyed: dict[str, KeyedStep] = {}
-        #: Outcomes of steps with a key that the code has not asked for yet.
         self._early: dict[str, e.Event] = {}
         self._cancel_told = False
         self._cancel_told_early = False
@@ -188,12 +175,15 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened, Emittin
         deliver(self, event, value)
         self._drain()
 
+    def _deliver(self, event: e.Event) -> None:
+        _DELIVERED[event.type](self, event, UNSET)
+
     def _drain(self) -> None:
         self._run_until_idle()
         while self._past.asked and self.outcome is None:
             event = self._past.next()
             self.loop.now = max(self.loop.now, event.at)
-            _DELIVERED[event.type](self, event, UNSET)
+            self._deliver(event)
             self._run_until_idle()
 
     def _run_until_idle(self) -> None:
@@ -251,24 +241,6 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened, Emittin
         if self.outcome is None and swallowed:
             warn_of_swallower(self.run_id, swallowed[0])
 
-    def _take(self, identity: str, event: e.Event) -> Pending | None:
-        """Who waits for an outcome; None when it was withdrawn: recorded, not delivered."""
-        pending = self.pending.pop(identity, None)
-        if pending is not None:
-            if self._lives.retried and self._is_superseded(pending.command, event):
-                self.pending[identity] = pending
-                return None
-        elif identity not in self._asked:
-            keyed = isinstance(event, _STEP_ENDS) and is_keyed_step(identity)
-            if keyed or identity in self._lives.kept:
-                # Code may ask for keys in another order than before, and so may mended code.
-                self._early[identity] = event
-            else:
-                first = next(iter(self._early), identity)  # it is what the code missed before
-                told = self._early.get(first, event)
-                self._block_over(f"{told.type} of {first!r}", first)
-        return pending
-
     def _step_completed(self, event: e.StepCompleted, value: Any) -> None:
         pending = self._take(event.step, event)
         if pending is None or pending.future is None:
@@ -315,98 +287,6 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened, Emittin
             self._trail.failed(event.step, pending.scope)
             kind = FAILED[event.reason]
             pending.future.set_exception(kind(event.step, event.name, event.attempt, event.error))
-
-    def _hook_received(self, event: e.HookReceived, _: Any) -> None:
-        pending = self._take(event.hook, event)
-        if pending is None or pending.future is None:
-            return
-        assert isinstance(pending.command, OpenHook)
-        try:
-            text = self._texts.get(event.payload, event.payload)
-            pending.future.set_result(pending.command.hook.payload.decode(text))
-        except PayloadError as error:
-            pending.future.set_exception(error)
-
-    def _hook_expired(self, event: e.HookExpired, _: Any) -> None:
-        pending = self._take(event.hook, event)
-        if pending is None or pending.future is None:
-            return
-        assert isinstance(pending.command, OpenHook)
-        if pending.command.hook.on_timeout == "return":
-            pending.future.set_result(STEP_HOOK_TIMEOUT)
-        else:
-            self._trail.failed(event.hook, pending.scope)
-            pending.future.set_exception(HookTimeout(event.hook, event.name, "its deadline passed"))
-
-    def _hook_failed(self, event: e.HookFailed, _: Any) -> None:
-        pending = self._take(event.hook, event)
-        if pending is not None and pending.future is not None:
-            self._trail.failed(event.hook, pending.scope)
-            pending.future.set_exception(HookFailed(event.hook, event.name, event.error))
-
-    def _hook_closed(self, event: e.HookClosed, _: Any) -> None:
-        # Code that waits for it goes on waiting: only a run that ends at a limit closes such a
-        # hook, and code that were told, after a crash before the last event, might end otherwise.
-        if event.hook not in self.pending and event.hook not in self._lives.kept:
-            self._take(event.hook, event)
-
-    def _timer_fired(self, event: e.TimerFired, _: Any) -> None:
-        pending = self._take(event.timer, event)
-        if pending is None:
-            return
-        if pending.fire is not None:
-            self._trail.fired(event.timer, pending.scope)
-            pending.fire()
-        elif pending.future is not None:
-            pending.future.set_result(None)
-
-    def _ask(self, command: Command, *, fits: bool = False) -> None:
-        """Note that the code asks for a command. Raises `Suspended` when the pass is over.
-
-        It `fits` if it is known to be recorded as what it is.
-        """
-        self._asked[command.id] = command.digest if type(command) is RunStep else None
-        if self._past.outcomes:
-            self._past.ask(command.id)
-        if fits:
-            return
-        kind = self._kind(command.id)
-        if kind is not None and kind != kind_of(command):
-            self._refuse(f"{kind} {command.id!r}", command, f"{kind_of(command)} {command.id!r}")
-
-    async def _come_late(self) -> NoReturn:
-        """The pass is over: end the code that asks, also if it asks again and again."""
-        self._late += 1
-        if self._late > _LATE_LIMIT:
-            await self.loop.create_future()  # never done: back to who unwinds
-        raise Suspended
-
-    async def _wait_for(self, command: Command) -> Any:
-        future: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
-        self.pending[command.id] = Pending(command, future, scope=self.loop.scope())
-        self.fresh.append(command)
-        if self._early:
-            self._tell_early(command.id)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            self._withdraw(command)
-            raise
-
-    def _withdraw(self, command: Command) -> None:
-        pending = self.pending.pop(command.id, None)
-        if pending is not None and not self._over:
-            self.withdrawn.append(command)
-            if pending.future is not None:
-                pending.future.cancel()  # whoever looks at it without waiting for it is told
-
-    def _make(self, primitive: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
-        caller = sys._getframe(3)  # past this, the context's method and the author's word for it
-        self._primitives.add(primitive, name, caller.f_code, caller.f_lineno)
-        return primitive
-
-    def note(self, primitive: Coroutine[Any, Any, Any]) -> None:
-        """A primitive was called and is to be awaited: `_make` has noted it already."""
 
     def step(
         self,
@@ -466,11 +346,6 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened, Emittin
                 self._withdraw(call.command)
             raise
 
-    def _tell_early(self, identity: str) -> None:
-        early = self._early.pop(identity, None)
-        if early is not None:
-            _DELIVERED[early.type](self, early, UNSET)
-
     def note_undone(self, step: str) -> None:
         """A step is being undone by the one that was asked for last."""
         self._trail.undone(step, next(reversed(self._asked)))
@@ -478,78 +353,6 @@ class Replay(Refusing, Inbound, FanOut, ChildCalls, Shielding, Reopened, Emittin
     def compose(self, work: Coroutine[Any, Any, Any], name: str) -> Coroutine[Any, Any, Any]:
         """Work made of primitives, to be awaited as one of them is."""
         return self._make(work, name)
-
-    def sleep(
-        self, due: Millis, name: str = "sleep", key: str | None = None
-    ) -> Coroutine[Any, Any, None]:
-        """Wait until a time; at once if it has passed."""
-        return self._make(self._sleep(due, name, key), name)
-
-    async def _sleep(self, due: Millis, name: str, key: str | None) -> None:
-        if self._over:
-            await self._come_late()
-        identity = (
-            self.loop.scope().identify(name)
-            if key is None
-            else self._keyed_id(keyed_step(name, key))
-        )
-        if key is not None and identity in self._asked:
-            raise KeyConflict(key, f"{name!r} was waited for with it before")
-        known = self._state.timers.get(identity)
-        if known is None and due <= self.loop.now:
-            return
-        command = StartTimer(
-            identity, name, self._due(identity, due) if known is None else known.due
-        )
-        self._ask(command)
-        await self._wait_for(command)
-
-    def start_timer(self, due: Millis, fire: Callable[[], None]) -> str:
-        """Start a timer for the loop, under the scope of the code that asked for the delay."""
-        if self._over:
-            self._late += 1
-            if self._late > _LATE_LIMIT:
-                return ""  # a delay that never ends: back to who unwinds
-            raise Suspended
-        identity = self.loop.scope().identify("timer")
-        known = self._state.timers.get(identity)
-        command = StartTimer(
-            identity, "timer", self._due(identity, due) if known is None else known.due
-        )
-        self._ask(command)
-        self.pending[identity] = Pending(command, fire=fire, scope=self.loop.scope())
-        self.fresh.append(command)
-        if self._early:
-            self._tell_early(identity)
-        return identity
-
-    def drop_timer(self, timer_id: str) -> None:
-        """A delay of the loop was cancelled."""
-        pending = self.pending.get(timer_id)
-        if pending is not None:
-            self._withdraw(pending.command)
-
-    def hook(self, definition: HookDefinition, key: str | None) -> Coroutine[Any, Any, Any]:
-        """Wait for a hook's decision."""
-        return self._make(self._hook(definition, key), definition.name)
-
-    async def _hook(self, definition: HookDefinition, key: str | None) -> Any:
-        if self._over:
-            await self._come_late()
-        name = definition.name
-        identity = (
-            self.loop.scope().identify(name) if key is None else self._keyed_id(keyed(name, key))
-        )
-        identity = self._lives.hook_id(identity, None)
-        if key is not None and identity in self._asked:
-            raise HookError(identity, name, f"key {key!r} is used twice in this run")
-        command = OpenHook(identity, definition)
-        self._ask(command)
-        return await self._wait_for(command)
-
-    def _keyed_id(self, identity: str) -> str:
-        """The id that a key gives, among those of this code."""
-        return f"{self._scope}/{identity}" if self._scope else identity
 
     def now(self) -> Millis:
         """The run's time."""

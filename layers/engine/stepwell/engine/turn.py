@@ -1,6 +1,6 @@
 """A turn: one message's work on one run, from loading it to leaving it settled.
 
-    load → open → record what was decided outside → replay → perform what is new, feed, repeat
+    load → make ready → record what was decided outside → replay → perform what is new, feed, repeat
          → settle
 
 Nothing lives between turns but rows. Whatever woke it, a turn does the same, so duplicates change
@@ -30,7 +30,7 @@ from stepwell.core.messages import (
 from stepwell.core.parts import Alarm
 from stepwell.core.records import Millis, RunHeader
 from stepwell.core.state import RunState, fold_commits, is_of, numbered
-from stepwell.engine import continuing, control, noting, opening, settle, subscriptions
+from stepwell.engine import continuing, control, noting, readiness, settle, subscriptions
 from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised, TurnEnd
@@ -109,19 +109,19 @@ class Engine:
         the process is ended from outside (None: it is not); inline steps are cut off before that.
         """
         if last:
-            await opening.mark_stuck(self.ports, message.run_id, receive_count)
+            await readiness.mark_stuck(self.ports, message.run_id, receive_count)
         if isinstance(message, SignalsArrived) and receive_count == 1:
             # Most come when an earlier turn has handled the signals already.
             known = await self.ports.store.get_header(message.run_id)
             if known is not None and noting.has_seen(known, message.until):
                 return TurnEnd.NOTHING
         rows = await self.ports.store.load(message.run_id)
-        header = await opening.found(self.ports, message, rows)
+        header = await readiness.found(self.ports, message, rows)
         if header is None:
             return TurnEnd.NOTHING
         delivered = _Delivered(message, message_id, receive_count, time_left)
         turn = self._context(delivered, header, rows)
-        run = await opening.opened(turn, message, rows.commits)
+        run = await readiness.made_ready(turn, message, rows.commits)
         if isinstance(run, TurnEnd):
             return run
         extent = Extent.of(turn.state)

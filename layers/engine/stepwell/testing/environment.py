@@ -390,4 +390,5 @@ class Environment:
 
     def wait_for(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine of the client or the store to its end."""
-        return self._runner.run(work)
+        # Not `Runner.run`: it sets a signal handler for each, which takes longer than most of them.
+        return self._runner.get_loop().run_until_complete(work)

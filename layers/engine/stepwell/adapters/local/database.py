@@ -20,7 +20,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -511,6 +512,10 @@ class Database:
 
         What is not ours is left alone.
         """
+        if self.path == ":memory:" and hasattr(self._connection, "deserialize"):
+            with closing(sqlite3.connect(":memory:")) as empty:
+                empty.deserialize(_empty())
+                empty.backup(self._connection)  # itself, it would write more slowly ever after
         if self._version() == SCHEMA_VERSION:
             return
         with self.writing():
@@ -530,6 +535,15 @@ class Database:
     def _version(self) -> int:
         version: int = self.query("PRAGMA user_version")[0][0]
         return version
+
+
+@cache
+def _empty() -> bytes:
+    """A database with tables and no rows: copying it is ten times as fast as making it."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript(_UPGRADES[0])
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        return connection.serialize()
 
 
 def _open(path: str, synchronous: str, busy_timeout: Millis) -> sqlite3.Connection:

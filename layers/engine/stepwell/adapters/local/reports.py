@@ -22,12 +22,15 @@ _Line = tuple[int, str]
 
 def report(run_id: str, commit: e.Commit) -> None:
     """Log what is worth it of a commit that stands. What a fork copies is no news."""
-    copied = max((n for n, each in enumerate(commit.events) if each.type == "RunForked"), default=0)
-    for event in commit.events[copied:]:
+    told: list[_Line] = []
+    for event in commit.events:
         tell = _TELL.get(event.type)
         if tell is not None:
-            level, line = tell(event)
-            _LOG.log(level, "run %s: %s", run_id, line)
+            told.append(tell(event))
+        elif event.type == "RunForked":
+            told.clear()
+    for level, line in told:
+        _LOG.log(level, "run %s: %s", run_id, line)
 
 
 def _step_retry(event: e.StepRetryScheduled) -> _Line:

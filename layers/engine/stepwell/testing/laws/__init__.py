@@ -13,6 +13,7 @@ from stepwell.testing.laws.checking import (
     check_run,
 )
 from stepwell.testing.laws.families import check_children, check_families
+from stepwell.testing.laws.forks import check_forks
 from stepwell.testing.laws.inbox import check_entries, check_inbox, check_taken
 from stepwell.testing.laws.lists import check_lists
 from stepwell.testing.laws.log import (
@@ -61,6 +62,7 @@ __all__ = [
     "check_facts",
     "check_families",
     "check_folds",
+    "check_forks",
     "check_header",
     "check_history",
     "check_hook_rows",

@@ -13,6 +13,7 @@ from stepwell.core.records import RunHeader, is_reference
 from stepwell.testing.facts import VALUES, Lists, RunFacts
 from stepwell.testing.laws.deleted import check_deleted
 from stepwell.testing.laws.families import check_children, check_families
+from stepwell.testing.laws.forks import check_forks
 from stepwell.testing.laws.inbox import check_entries, check_inbox
 from stepwell.testing.laws.lists import check_lists
 from stepwell.testing.laws.log import (
@@ -151,6 +152,7 @@ def check_deployment(
         missing = sorted(promises.run_ids - set(found))
         assert not missing, f"promised to callers, and nothing is known of them: {missing}"
     check_families(found)
+    check_forks(found)
     headers = [each.rows.header for each in found.values() if each.rows.header]
     check_lists(lists, [header for header in headers if header.deleted_at is None])
 

@@ -1,4 +1,4 @@
-"""Opening a turn: what becomes of a run before its code is asked, by what the run is found to be.
+"""Making a run ready for its code, or leaving it: by what a turn finds it to be.
 
     unknown → its header is put, or the message is given back
     deleted, or to be deleted → nothing of it is left
@@ -30,7 +30,7 @@ _LOG = logging.getLogger("stepwell.engine")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Ready:
     """A run that goes on, with its log so far."""
 
     turn: TurnContext
@@ -78,13 +78,13 @@ async def found(ports: Ports, message: Message, rows: RunRows) -> RunHeader | No
     return None
 
 
-async def opened(
+async def made_ready(
     turn: TurnContext, message: Message, commits: Sequence[Commit]
-) -> Opened | TurnEnd:
+) -> Ready | TurnEnd:
     """The run as it goes on, or how its turn ended, for it does not."""
     if deletion.is_wanted(turn.state, turn.header, message):
         return await _delete(turn, message, commits)
-    run = Opened(turn, [event for commit in commits for event in commit.events])
+    run = Ready(turn, [event for commit in commits for event in commit.events])
     if turn.state.terminal:
         request = wanted_retry(turn.state, turn.header, message)
         if request is None:
@@ -115,14 +115,14 @@ async def _leave_ended(turn: TurnContext, message: Message) -> TurnEnd:
     return TurnEnd.NOTHING
 
 
-async def _reopen(run: Opened, request: RetryRequest) -> Opened:
+async def _reopen(run: Ready, request: RetryRequest) -> Ready:
     if not run.turn.settled:
         await settle.tell_others(run.turn)  # of this end, which the log forgets then
     turn, events = await control.reopen(run.turn, request)
-    return Opened(turn, [*run.log, *events])
+    return Ready(turn, [*run.log, *events])
 
 
-async def _begin_fork(run: Opened) -> Opened | TurnEnd:
+async def _begin_fork(run: Ready) -> Ready | TurnEnd:
     try:
         copied = await forking.copy(run.turn)
     except ForkRefused as error:
@@ -130,4 +130,4 @@ async def _begin_fork(run: Opened) -> Opened | TurnEnd:
         await settle.finish(run.turn, None, Raised(error), None)
         return TurnEnd.ENDED
     # What the copies say was begun, this run has not begun: its children are to be started.
-    return Opened(replace(run.turn, settled=False), [*run.log, *copied])
+    return Ready(replace(run.turn, settled=False), [*run.log, *copied])

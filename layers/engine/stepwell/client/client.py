@@ -1,4 +1,4 @@
-"""The client: start runs, look at them, wait for them, answer their hooks.
+"""The client: what a caller uses of a deployment. Starts, forks and answers are here.
 
 It needs no workflow code in its process, apart from what `start` is given. What it accepts will
 happen: it sends a message that is sufficient by itself, then writes the row; whoever comes second
@@ -10,29 +10,25 @@ from __future__ import annotations
 import copy
 import importlib
 import os
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from stepwell.authoring.decorators import Workflow
-from stepwell.authoring.guards import Chain, declared, guard_change
-from stepwell.core.attributes import Scalar
+from stepwell.authoring.guards import Chain, declared
+from stepwell.client.handles import RunHandle
+from stepwell.client.inboxes import InboxCalls
+from stepwell.client.operating import OperatingCalls
+from stepwell.client.reading import ReadingCalls
+from stepwell.client.streams import StreamCalls
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.core.events import Event, Recorded
 from stepwell.core.ids import check_key, check_note
-from stepwell.core.messages import DeleteRun, Wake
-from stepwell.core.payload import Codec, codec
+from stepwell.core.payload import codec
 from stepwell.core.records import (
-    AttentionKind,
-    GuardChange,
     Guards,
     HookRow,
     PublishedWorkflow,
-    RunHeader,
-    RunStatus,
 )
-from stepwell.core.state import fold_commits, numbered
-from stepwell.engine import map_values
 from stepwell.engine.answering import Answering, PendingHook, Resumed
 from stepwell.engine.archive import dump_archive, export_run, import_run, load_archive
 from stepwell.engine.catalogue import (
@@ -40,45 +36,20 @@ from stepwell.engine.catalogue import (
     NamedStart,
     Publication,
 )
-from stepwell.engine.chunks import Chunks, OutputChunk
-from stepwell.engine.control import send_kept
+from stepwell.engine.chunks import Chunks
 from stepwell.engine.forks import Forks
-from stepwell.engine.headers import chain_of, found_run, last_link
-from stepwell.engine.inboxes import InboxCalls, InboxEntry, Inboxes
-from stepwell.engine.operating import Operating, OperatingCalls
-from stepwell.engine.polling import poll
+from stepwell.engine.inboxes import Inboxes
+from stepwell.engine.operating import Operating
 from stepwell.engine.ports import Page, Ports
-from stepwell.engine.progress import MapProgress, progress_of
-from stepwell.engine.selection import Selection, listed
+from stepwell.engine.selection import listed
 from stepwell.engine.settings import Settings
 from stepwell.engine.starts import StartOptions, Starts, named_with, started_with
-from stepwell.engine.stream_calls import NewSignal, StreamCalls
 from stepwell.engine.streaming import Streaming
 from stepwell.engine.values import Values
 from stepwell.errors import (
-    DurationLike,
-    ResultTimeout,
-    RunBlocked,
-    RunCancelled,
-    RunFailed,
-    RunNotEnded,
-    RunNotFound,
     UsageError,
     WorkflowNotFound,
 )
-
-__all__ = [
-    "Client",
-    "InboxEntry",
-    "MapProgress",
-    "NewSignal",
-    "OutputChunk",
-    "PendingHook",
-    "Recorded",
-    "Resumed",
-    "RunHandle",
-    "resume_hook",
-]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,35 +61,7 @@ _PLACES = {
 }
 
 
-class RunHandle(Generic[R]):
-    """A run, as the client sees it. `repeated`: the start that gave it found it already there."""
-
-    def __init__(
-        self, client: Client, run_id: str, result: Codec, *, repeated: bool = False
-    ) -> None:
-        self.id = run_id
-        self.repeated = repeated
-        self._client = client
-        self._result = result
-
-    async def result(self, timeout: DurationLike | None = None) -> R:
-        """Wait for the end and return the result; see `Client.result`."""
-        value: R = await self._client._result(self.id, timeout, self._result)
-        return value
-
-    async def get(self) -> RunHeader:
-        """The run as it stands."""
-        return await self._client.get(self.id)
-
-    async def history(self) -> tuple[Recorded, ...]:
-        """The run's events."""
-        return await self._client.history(self.id)
-
-    def __repr__(self) -> str:
-        return f"<run {self.id!r}>"
-
-
-class Client(InboxCalls, OperatingCalls, StreamCalls):
+class Client(ReadingCalls, OperatingCalls, InboxCalls, StreamCalls):
     """Works on the runs of one deployment. Safe to share between asyncio tasks."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
@@ -280,52 +223,6 @@ class Client(InboxCalls, OperatingCalls, StreamCalls):
         """What is published, by name, a page at a time. Raises `ValueError` on a bad cursor."""
         return await self._ports.store.list_definitions(limit=limit, cursor=cursor)
 
-    async def get(self, run_id: str) -> RunHeader:
-        """The run as it stands: status, input, result, what it waits for. Raises `RunNotFound`."""
-        header = await self._ports.store.get_header(run_id)
-        header = found_run(header, run_id)
-        result = None if header.result is None else await self._values.get(header.result)
-        return replace(header, input=await self._values.get(header.input), result=result)
-
-    async def chain(self, run_id: str) -> tuple[RunHeader, ...]:
-        """The runs of a chain, the first one first: which go on for one another as new runs.
-
-        One that never did is a chain of its own; links that were deleted end it. Large values stay
-        references. Raises `RunNotFound`.
-        """
-        return await chain_of(self._ports, run_id)
-
-    async def history(
-        self, run_id: str, *, after: int = 0, limit: int | None = None
-    ) -> tuple[Recorded, ...]:
-        """The run's events in order, values as JSON text; those numbered above `after`.
-
-        Raises `RunNotFound`.
-        """
-        if after < 0 or (limit is not None and limit < 1):
-            raise ValueError(f"after must be at least 0 and limit 1, not {after} and {limit}")
-        rows = await self._ports.store.load(run_id)
-        found_run(rows.header, run_id)
-        wanted = [each for each in numbered(rows.commits) if each[0] > after]
-        wanted = wanted if limit is None else wanted[:limit]
-        return tuple([Recorded(n, await self._with_values(event)) for n, event in wanted])
-
-    async def progress(self, run_id: str) -> tuple[MapProgress, ...]:
-        """How far the maps of a run have come. Raises `RunNotFound`."""
-        rows = await self._ports.store.load(run_id)
-        found_run(rows.header, run_id)
-        state = fold_commits(rows.commits)
-        return await progress_of(self._ports.maps, run_id, state)
-
-    async def _with_values(self, event: Event) -> Event:
-        event = await map_values.whole(self._values, event)
-        for name in ("input", "result", "payload"):
-            value = getattr(event, name, None)
-            if value is not None:
-                changes: dict[str, Any] = {name: await self._values.get(value)}
-                return replace(event, **changes)
-        return event
-
     async def export(self, run_id: str) -> str:
         """A run as the text of a file: header, history, hooks and inbox, with values in place.
 
@@ -343,81 +240,6 @@ class Client(InboxCalls, OperatingCalls, StreamCalls):
         archive = load_archive(text)
         await import_run(self._ports, self._values, archive)
         return archive.run_id
-
-    async def list_runs(
-        self,
-        *,
-        workflow: str | None = None,
-        status: RunStatus | None = None,
-        attention: AttentionKind | None = None,
-        tags: Sequence[str] = (),
-        attributes: Mapping[str, Scalar] | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[RunHeader]:
-        """Runs, newest first, a page at a time; large values stay references, `get` resolves them.
-
-        `attention` is the note that calls for somebody to look. With `tags` or `attributes` only
-        runs that have all of them: these are picked from the others, for no index holds them, and a
-        page ends after so many were looked at. A page may hold fewer than `limit` runs, even none,
-        while it has a cursor. Raises `ValueError` on a bad one.
-        """
-
-        async def read(most: int, start: str | None) -> Page[RunHeader]:
-            return await self._ports.store.list_runs(
-                workflow=workflow, status=status, attention=attention, limit=most, cursor=start
-            )
-
-        selection = Selection(tags, attributes or {})
-        return await (read(limit, cursor) if selection.all else selection.page(read, limit, cursor))
-
-    async def result(self, run_id: str, timeout: DurationLike | None = None) -> Any:
-        """Wait for the end of a run and return its result as plain JSON; of its last link, if it
-        goes on as new runs.
-
-        Raises `RunNotFound`, `RunFailed`, `RunCancelled`; `RunBlocked` when it cannot go on with
-        the code that is deployed; `ResultTimeout` after `timeout`, when the run goes on.
-        """
-        return await self._result(run_id, timeout, codec(Any, f"result of run {run_id!r}"))
-
-    async def _result(self, run_id: str, timeout: DurationLike | None, result: Codec) -> Any:
-        header: RunHeader | None = None
-        link = run_id
-
-        async def ended() -> bool:
-            nonlocal header, link
-            # From the link that was reached last: a chain only grows.
-            header = found_run(await last_link(self._ports, link), link)
-            link = header.run_id
-            over = header.status.terminal and header.continued_to is None
-            return over or (header.attention is not None and not header.paused)
-
-        if not await poll(ended, timeout):
-            raise ResultTimeout(run_id, f"has not ended within {timeout}; it goes on")
-        assert header is not None
-        return await self._outcome(header, result)
-
-    async def _outcome(self, header: RunHeader, result: Codec) -> Any:
-        if header.status is RunStatus.COMPLETED:
-            assert header.result is not None
-            return result.decode(await self._values.get(header.result))
-        if header.status is RunStatus.FAILED:
-            assert header.error is not None
-            raise RunFailed(header.run_id, header.error)
-        if header.status is RunStatus.CANCELLED:
-            history = await self.history(header.run_id)
-            raise RunCancelled(header.run_id, getattr(history[-1].event, "reason", None))
-        assert header.attention is not None
-        raise RunBlocked(header.run_id, header.attention.reason)
-
-    def output(
-        self, run_id: str, step: str, *, after: int = 0, follow: bool = True
-    ) -> AsyncIterator[OutputChunk]:
-        """The streamed output of a step, by its id in the run, from behind position `after`.
-
-        With `follow` it goes on until the step or the run has ended. Raises `RunNotFound`.
-        """
-        return self._chunks.read(run_id, step, after=after, follow=follow)
 
     async def list_hooks(
         self, *, run_id: str | None = None, limit: int = 50, cursor: str | None = None
@@ -441,56 +263,6 @@ class Client(InboxCalls, OperatingCalls, StreamCalls):
         `HookAlreadyDecided`, `HookExpired`.
         """
         return await self._answering.answer(token, payload, actor)
-
-    async def resume(
-        self,
-        run_id: str,
-        *,
-        prepare_step: Chain | None = None,
-        review_step: Chain | None = None,
-        actor: str | None = None,
-    ) -> None:
-        """Let a paused run go on; one that is not paused, look again for input.
-
-        The end of a pause wakes the run; a note that it had before, that it is blocked or stuck,
-        stands again. Otherwise steps and workflows that raised `Suspend` look again, whether there
-        is input or not; a run that waits for nothing of that kind goes on as it is.
-
-        With guards, none being an empty list, the run's steps have these from here on; those before
-        or after a step that are not given stay as the run has them. Raises `RunNotFound`,
-        `RunEnded`, and `UsageError` on a guard that is not declared.
-        """
-        await self.go_on(run_id, guard_change(prepare_step, review_step, None), actor=actor)
-
-    async def go_on(
-        self, run_id: str, change: GuardChange | None, *, actor: str | None = None
-    ) -> None:
-        """As `resume`; guards by the names that a run keeps."""
-        if not await self._operating.resume(run_id) or change is not None:
-            await self._inboxes.resume(run_id, actor, change)
-
-    async def retry(
-        self,
-        run_id: str,
-        *,
-        prepare_step: Chain | None = None,
-        review_step: Chain | None = None,
-        actor: str | None = None,
-    ) -> None:
-        """Let a run that failed or was cancelled go on, as the same run; durable when it returns.
-
-        What had succeeded stays and is not run again. What ended the run is done anew, and so is
-        what the code asked for after that; steps that had not ended begin anew. The code may have
-        been mended in between. Guards are as those of `resume`. Raises `RunNotFound`,
-        `RunNotEnded`, `NotRetryable`, and `UsageError` on a guard that is not declared.
-        """
-        await self.begin_again(run_id, guard_change(prepare_step, review_step, None), actor=actor)
-
-    async def begin_again(
-        self, run_id: str, change: GuardChange | None, *, actor: str | None = None
-    ) -> None:
-        """As `retry`; guards by the names that a run keeps."""
-        await self._operating.retry(run_id, actor, change)
 
     async def fork(
         self,
@@ -527,40 +299,6 @@ class Client(InboxCalls, OperatingCalls, StreamCalls):
             tags=self._options.tags,
         )
         return RunHandle(self, forked, codec(Any, f"result of run {forked!r}"), repeated=repeated)
-
-    async def delete(self, run_id: str, *, actor: str | None = None) -> None:
-        """Delete a run that has ended, with its history, its hooks, its output and its values.
-
-        A worker does it; when this returns it will be done. What stays for 30 days is that there
-        was such a run: until then its id and its idempotency key cannot be used again. Deleting it
-        once more changes nothing. Runs that were forked from it, and its parent, keep what they
-        have of it. Raises `RunNotFound`, `RunNotEnded`.
-        """
-        check_note("actor", actor)
-        header = await self._ports.store.get_header(run_id)
-        if header is None:
-            raise RunNotFound(run_id)
-        if not header.status.terminal:
-            raise RunNotEnded(run_id)
-        await self._ports.queue.send(
-            DeleteRun(
-                run_id=run_id,
-                request_id=self._ports.ids.new_id(),
-                after=header.last_event,
-                actor=actor,
-            )
-        )
-
-    async def wake(self, run_id: str) -> None:
-        """Have a run looked at again, as after a deployment of code that fits. Never harmful.
-
-        A stuck run gets the message that could not be handled once more. Raises `RunNotFound`.
-        """
-        header = await self._ports.store.get_header(run_id)
-        header = found_run(header, run_id)
-        await self._ports.queue.send(Wake(run_id=run_id, cause=self._ports.ids.new_id()))
-        # Second: should it fail again, the note about it is the last word on the header.
-        await send_kept(self._ports, header.note)
 
 
 async def resume_hook(token: str, payload: Any = None, *, actor: str | None = None) -> Resumed:
