@@ -155,6 +155,38 @@ ONE_OF_EACH: dict[type, e.Event] = {
             at=START, child="c:1", name="c", run_id="r", status="failed", error=ERROR, result="1"
         ),
         e.RunContinued(at=START, next="n", version="1", input="{}", digest="d"),
+        e.ChildWaits(at=START, child="c:1", name="c", order=3, reason="hitl"),
+        e.SignalEmitted(
+            at=START,
+            emit="~emit.s:1",
+            stream="s",
+            stream_run="r",
+            signal_id="sig_1",
+            signal_type="t",
+            payload="{}",
+            digest="d",
+            due=START + 5,
+        ),
+        e.SignalTaken(
+            at=START,
+            sequence=7,
+            signal_id="sig_1",
+            signal_type="t",
+            payload="{}",
+            published_at=START,
+            held_from=5,
+            redriven=True,
+        ),
+        e.SignalHandled(
+            at=START, sequence=7, status="suspended", reason="hitl", result="1", acknowledged=(8, 9)
+        ),
+        e.SignalRetryScheduled(at=START, sequence=7, attempt=1, error=ERROR, due=START + 5),
+        e.SignalParked(at=START, sequence=7, attempt=3, error=ERROR, blocks=True),
+        e.SignalsHeld(at=START, until=9),
+        e.SignalRedriven(at=START, sequence=7, request_id="q", actor="eve"),
+        e.SignalDiscarded(at=START, sequence=7, request_id="q"),
+        e.InboxPolled(at=START, poll="s7/~poll:1", signals="[]"),
+        e.SubscriptionSnapshot(at=START, state="{}"),
     )
 }
 
@@ -164,3 +196,18 @@ def test_every_event_has_a_row_of_one_line(kind: type) -> None:
     row = rows(started(), ONE_OF_EACH[kind])[1]
     assert row["event"] == kind.__name__
     assert all(text.isprintable() for text in row.values())
+
+
+def test_a_signal_shows_how_long_it_took_and_what_it_came_to() -> None:
+    taken = e.SignalTaken(
+        at=START + 10, sequence=7, signal_id="sig_1", signal_type="paid", payload='{"a":1}',
+        published_at=START, held_from=5,
+    )  # fmt: skip
+    handled = e.SignalHandled(
+        at=START + 40, sequence=7, status="suspended", reason="hitl", acknowledged=(8, 9)
+    )
+    _, first, second = rows(started(), taken, handled)
+    assert (first["name"], first["id"]) == ("paid", "s7")
+    assert first["details"] == 'ahead of signal 5 · {"a":1}'
+    assert second["id"] == "s7"
+    assert second["details"] == "took 30ms · suspended: hitl · took 8, 9 from the inbox"

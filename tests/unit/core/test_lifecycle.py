@@ -13,6 +13,7 @@ from stepwell.core.lifecycle import (
     MAP,
     RUN,
     STEP,
+    SUBSCRIPTION,
     TIMER,
     CorruptHistory,
     Table,
@@ -41,7 +42,12 @@ TIMER_EVENTS = ["TimerStarted", "TimerFired", "TimerCancelled"]
 MAP_STATES = [None, "started", "ended"]
 MAP_EVENTS = ["MapStarted", "MapEnded"]
 CHILD_STATES = [None, "open", "cancelling", "ended"]
-CHILD_EVENTS = ["ChildStarted", "ChildCancelRequested", "ChildEnded"]
+CHILD_EVENTS = ["ChildStarted", "ChildWaits", "ChildCancelRequested", "ChildEnded"]
+SUBSCRIPTION_STATES = [None, "at rest", "at work", "ended"]
+SUBSCRIPTION_EVENTS = [
+    "SignalTaken", "SignalHandled", "SignalRetryScheduled", "SignalParked", "SignalsHeld",
+    "SignalRedriven", "SignalDiscarded", "InboxPolled", "SubscriptionSnapshot",
+]  # fmt: skip
 RUN_STATES = [None, "running", "completed", "failed", "cancelled", "continued", "deleted"]
 RUN_EVENTS = [
     "RunStarted", "RunCompleted", "RunFailed", "RunCancelled", "RunContinued", "RunRetried",
@@ -91,9 +97,25 @@ def child_goes(state: str | None, event: str) -> str | None:
     return {
         (None, "ChildStarted"): "open",
         (None, "ChildEnded"): "ended",
+        ("open", "ChildWaits"): "open",
+        ("cancelling", "ChildWaits"): "cancelling",
         ("open", "ChildCancelRequested"): "cancelling",
         ("open", "ChildEnded"): "ended",
         ("cancelling", "ChildEnded"): "ended",
+    }.get((state, event))
+
+
+def subscription_goes(state: str | None, event: str) -> str | None:
+    if state is not None and event in ("SignalRedriven", "SignalDiscarded"):
+        return state
+    return {
+        ("at rest", "SignalTaken"): "at work",
+        ("at rest", "SignalsHeld"): "at rest",
+        ("at rest", "SubscriptionSnapshot"): "at rest",
+        ("at work", "InboxPolled"): "at work",
+        ("at work", "SignalRetryScheduled"): "at work",
+        ("at work", "SignalHandled"): "at rest",
+        ("at work", "SignalParked"): "at rest",
     }.get((state, event))
 
 
@@ -121,6 +143,7 @@ PAIRS = [
         (TIMER, TIMER_STATES, TIMER_EVENTS, timer_goes),
         (MAP, MAP_STATES, MAP_EVENTS, map_goes),
         (CHILD, CHILD_STATES, CHILD_EVENTS, child_goes),
+        (SUBSCRIPTION, SUBSCRIPTION_STATES, SUBSCRIPTION_EVENTS, subscription_goes),
         (RUN, RUN_STATES, RUN_EVENTS, run_goes),
     )
     for state in states
@@ -149,6 +172,7 @@ def test_what_may_follow_what(
         (TIMER, TIMER_STATES),
         (MAP, MAP_STATES),
         (CHILD, CHILD_STATES),
+        (SUBSCRIPTION, SUBSCRIPTION_STATES),
         (RUN, RUN_STATES),
     ],
 )
@@ -169,6 +193,7 @@ FREE = {
     "PatchMarked",
     "RunForked",
     "RunSuspended",
+    "SignalEmitted",
     "StepSuperseded",
 }
 
@@ -177,7 +202,7 @@ def test_every_event_but_the_free_ones_stands_in_one_table() -> None:
     known = {kind.__name__ for kind in typing.get_args(e.Event)}
     placed = [
         event
-        for table in (STEP, HOOK, TIMER, MAP, CHILD, RUN)
+        for table in (STEP, HOOK, TIMER, MAP, CHILD, SUBSCRIPTION, RUN)
         for event in {name for row in table.values() for name in row}
     ]
     assert sorted(placed) == sorted(known - FREE)

@@ -14,12 +14,29 @@ from stepwell.client import Recorded
 from stepwell.core import events as e
 from stepwell.core.durations import format_millis
 from stepwell.core.records import Millis, Payload
+from stepwell.core.state import handling_id
 from stepwell.errors import Failure
 from stepwell.shapes import iso
 
 COLUMNS = ("#", "time", "offset", "event", "name", "id", "details")
 
-_BEGINNINGS = ("StepStarted", "MapStarted", "HookOpened", "TimerStarted", "ChildStarted")
+_OF_A_SIGNAL = (
+    e.SignalTaken
+    | e.SignalHandled
+    | e.SignalRetryScheduled
+    | e.SignalParked
+    | e.SignalRedriven
+    | e.SignalDiscarded
+)
+
+_BEGINNINGS = (
+    "StepStarted",
+    "MapStarted",
+    "HookOpened",
+    "TimerStarted",
+    "ChildStarted",
+    "SignalTaken",
+)
 
 
 def timeline(history: Iterable[Recorded]) -> list[tuple[str, ...]]:
@@ -54,6 +71,12 @@ def _subject(event: e.Event) -> tuple[str, str]:
     """Name and id of what an event is about; no id for the run itself."""
     if isinstance(event, e.RunStarted):
         return event.workflow, ""
+    if isinstance(event, e.SignalEmitted):
+        return event.signal_type, event.emit
+    if isinstance(event, e.InboxPolled):
+        return "", event.poll
+    if isinstance(event, _OF_A_SIGNAL):
+        return getattr(event, "signal_type", None) or "", handling_id(event.sequence)
     for kind in ("step", "map", "hook", "timer", "child"):
         # A hook's event names the step that holds it as well: the hook is what it is about.
         if event.type.lower().startswith(kind):
@@ -174,6 +197,53 @@ def _child_ended(event: e.ChildEnded, took: str) -> Details:
     return [*details, short(event.reason or "")]
 
 
+def _child_waits(event: e.ChildWaits, _: str) -> Details:
+    return [short(event.reason or "for nothing in particular")]
+
+
+def _signal_emitted(event: e.SignalEmitted, _: str) -> Details:
+    due = "" if event.due is None else f"due {iso(event.due)}"
+    to = short(f"to {event.stream}/{event.stream_run}")
+    return [to, due, _shown(event.payload), event.signal_id]
+
+
+def _signal_taken(event: e.SignalTaken, _: str) -> Details:
+    ahead = "" if event.held_from is None else f"ahead of signal {event.held_from}"
+    again = "redriven" if event.redriven else ""
+    return [ahead, again, "" if event.payload is None else _shown(event.payload)]
+
+
+def _signal_handled(event: e.SignalHandled, took: str) -> Details:
+    passed = "the step was not called" if event.passed else ""
+    status = event.status if event.reason is None else f"{event.status}: {short(event.reason)}"
+    result = "" if event.result is None else f"result {_shown(event.result)}"
+    also = event.acknowledged
+    taken = "" if not also else f"took {', '.join(map(str, also))} from the inbox"
+    return [_took(took), passed, status, result, taken]
+
+
+def _signal_retry(event: e.SignalRetryScheduled, _: str) -> Details:
+    again = f"again in {format_millis(event.due - event.at)}"
+    return [f"attempt {event.attempt}", _error(event.error), again]
+
+
+def _signal_parked(event: e.SignalParked, took: str) -> Details:
+    blocks = "later signals wait" if event.blocks else ""
+    return [f"attempt {event.attempt}", _took(took), _error(event.error), blocks]
+
+
+def _signals_held(event: e.SignalsHeld, _: str) -> Details:
+    return [f"up to signal {event.until}"]
+
+
+def _signal_mended(event: e.SignalRedriven | e.SignalDiscarded, _: str) -> Details:
+    return [_by(event.actor)]
+
+
+def _inbox_polled(event: e.InboxPolled, _: str) -> Details:
+    return [_shown(event.signals)]
+
+
 def _cancel_requested(event: e.CancelRequested, _: str) -> Details:
     by = "" if event.actor is None else f"by {short(event.actor)}"
     return [by, short(event.reason or "")]
@@ -249,6 +319,17 @@ _DETAILS: dict[str, Callable[[Any, str], Details]] = {
     "ChildStarted": _child_started,
     "ChildCancelRequested": _child_cancel_requested,
     "ChildEnded": _child_ended,
+    "ChildWaits": _child_waits,
+    "SignalEmitted": _signal_emitted,
+    "SignalTaken": _signal_taken,
+    "SignalHandled": _signal_handled,
+    "SignalRetryScheduled": _signal_retry,
+    "SignalParked": _signal_parked,
+    "SignalsHeld": _signals_held,
+    "SignalRedriven": _signal_mended,
+    "SignalDiscarded": _signal_mended,
+    "InboxPolled": _inbox_polled,
+    "SubscriptionSnapshot": _nothing,
     "CancelRequested": _cancel_requested,
     "RunCompleted": _run_completed,
     "RunFailed": _run_failed,

@@ -165,7 +165,7 @@ def _told_of(state: RunState, message: Message, at: Millis) -> e.Event | None:
         child = state.children.get(message.child)
         if child is None or not child.open or child.run_id != message.child_run:
             return None
-        if message.order <= child.told or message.reason == child.waits_for:
+        if message.order <= child.told:
             return None
         return e.ChildWaits(
             at=at, child=child.id, name=child.name, order=message.order, reason=message.reason

@@ -1,8 +1,8 @@
 """Which event may follow which. Everything that affects a transition is in this file.
 
-For a run, and for each step, map, hook, timer and child in it, a table leads from a state and an
-event type to the next state; what is not in the table cannot happen and a log that says so is
-corrupt. The tables know nothing of turns, messages or clocks.
+For a run, for each step, map, hook, timer and child in it, and for a subscription, a table leads
+from a state and an event type to the next state; what is not in the table cannot happen and a log
+that says so is corrupt. The tables know nothing of turns, messages or clocks.
 
 Late truths are legal: an outcome may be recorded for a step that was cancelled, and a decision for
 a hook that never got its HookOpened because a process died first.
@@ -75,9 +75,31 @@ TIMER: Table = {
 CHILD: Table = {
     # One that cannot be started ends without having been.
     None: {"ChildStarted": "open", "ChildEnded": "ended"},
-    "open": {"ChildCancelRequested": "cancelling", "ChildEnded": "ended"},
-    "cancelling": {"ChildEnded": "ended"},
+    "open": {"ChildWaits": "open", "ChildCancelRequested": "cancelling", "ChildEnded": "ended"},
+    "cancelling": {"ChildWaits": "cancelling", "ChildEnded": "ended"},
     "ended": {},
+}
+
+SUBSCRIPTION: Table = {
+    # A run that is none has no signals.
+    None: {},
+    "at rest": {
+        "SignalTaken": "at work",
+        "SignalsHeld": "at rest",
+        "SignalRedriven": "at rest",
+        "SignalDiscarded": "at rest",
+        "SubscriptionSnapshot": "at rest",
+    },
+    "at work": {
+        "InboxPolled": "at work",
+        "SignalHandled": "at rest",
+        "SignalRetryScheduled": "at work",
+        "SignalParked": "at rest",
+        "SignalRedriven": "at work",
+        "SignalDiscarded": "at work",
+    },
+    # It takes no more; what is parked can still be given up.
+    "ended": {"SignalRedriven": "ended", "SignalDiscarded": "ended"},
 }
 
 RUN: Table = {

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from stepwell.core import stream_events as s
 from stepwell.core.events import RunStarted
-from stepwell.core.lifecycle import CorruptHistory
+from stepwell.core.lifecycle import CHILD, SUBSCRIPTION, CorruptHistory, follow
 from stepwell.core.lives import Lives
 from stepwell.core.parts import ChildState, HookState, MapState, StepState, TimerState
 from stepwell.core.records import Guards, Millis, Payload
@@ -76,9 +76,10 @@ def _snapshots() -> TypeAdapter[_Snapshot]:
 def dump_snapshot(state: Folded) -> Payload:
     """All that a subscription has come to, between two signals."""
     assert state.started is not None
+    assert state.subscription is not None
     snapshot = _Snapshot(
         started=state.started,
-        subscription=_of(state),
+        subscription=state.subscription,
         attributes=state.attributes,
         inbox=state.inbox,
         entries=tuple(sorted(state.entries)),
@@ -86,16 +87,23 @@ def dump_snapshot(state: Folded) -> Payload:
     return _snapshots().dump_json(snapshot, exclude_none=True).decode()
 
 
-def _of(state: Folded) -> Subscription:
-    if state.subscription is None:
-        raise CorruptHistory("the run is no subscription")
-    return state.subscription
+def _of(state: Folded, event: s.StreamEvent) -> Subscription:
+    """The subscription, if this can happen to it now."""
+    known = state.subscription
+    follow(SUBSCRIPTION, None if known is None else known.phase, event.type, "the subscription")
+    assert known is not None
+    return known
 
 
-def _under_way(state: Folded, sequence: int) -> tuple[Subscription, Handling]:
-    known = _of(state)
-    if known.current is None or known.current.sequence != sequence:
-        raise CorruptHistory(f"signal {sequence} is not under way")
+def _under_way(
+    state: Folded, event: s.SignalHandled | s.SignalRetryScheduled | s.SignalParked
+) -> tuple[Subscription, Handling]:
+    known = _of(state, event)
+    assert known.current is not None
+    if known.current.sequence != event.sequence:
+        raise CorruptHistory(
+            f"{event.type} of signal {event.sequence}: {known.current.sequence} is under way"
+        )
     return known, known.current
 
 
@@ -113,14 +121,13 @@ def signal_emitted(state: Folded, event: s.SignalEmitted) -> None:
 
 def inbox_polled(state: Folded, event: s.InboxPolled) -> None:
     """The code looked at the signals that wait."""
+    _of(state, event)
     state.polls.add(event.poll)
 
 
 def signal_taken(state: Folded, event: s.SignalTaken) -> None:
     """A signal is under way."""
-    known = _of(state)
-    if known.current is not None:
-        raise CorruptHistory(f"signal {known.current.sequence} is under way")
+    known = _of(state, event)
     if event.redriven:
         parked = known.parked_signal(event.sequence)
         if parked is None:
@@ -157,7 +164,7 @@ def _sent(event: s.SignalTaken) -> SentSignal | None:
 
 def signal_handled(state: Folded, event: s.SignalHandled) -> None:
     """The signal under way has had its effects."""
-    known, current = _under_way(state, event.sequence)
+    known, current = _under_way(state, event)
     cursor, ahead = _settled(known, current)
     for number in event.acknowledged or ():
         known = replace(known, cursor=cursor, ahead=ahead)
@@ -189,7 +196,7 @@ def _settled(known: Subscription, current: Handling) -> tuple[int, tuple[int, ..
 
 def signal_retry_scheduled(state: Folded, event: s.SignalRetryScheduled) -> None:
     """Handling the signal under way failed, and is tried again."""
-    known, current = _under_way(state, event.sequence)
+    known, current = _under_way(state, event)
     current = replace(current, attempt=event.attempt + 1, due=event.due)
     state.subscription = replace(known, current=current)
     state.do_again(event.redo or (), event.at)
@@ -197,7 +204,7 @@ def signal_retry_scheduled(state: Folded, event: s.SignalRetryScheduled) -> None
 
 def signal_parked(state: Folded, event: s.SignalParked) -> None:
     """The signal under way is given up for now."""
-    known, current = _under_way(state, event.sequence)
+    known, current = _under_way(state, event)
     state.do_again((*state.steps, *state.timers, *state.children, *state.hooks), event.at)
     error = event.error
     parked = ParkedSignal(
@@ -224,12 +231,12 @@ def signal_parked(state: Folded, event: s.SignalParked) -> None:
 
 def signals_held(state: Folded, event: s.SignalsHeld) -> None:
     """Nothing up to a number is what a suspended subscription waits for."""
-    state.subscription = replace(_of(state), held=event.until)
+    state.subscription = replace(_of(state, event), held=event.until)
 
 
 def signal_redriven(state: Folded, event: s.SignalRedriven) -> None:
     """A parked signal is to be handled again."""
-    known = _asked(_of(state), event.request_id)
+    known = _asked(_of(state, event), event.request_id)
     if known.parked_signal(event.sequence) is not None and event.sequence not in known.redrive:
         known = replace(known, redrive=(*known.redrive, event.sequence))
     state.subscription = known
@@ -237,7 +244,7 @@ def signal_redriven(state: Folded, event: s.SignalRedriven) -> None:
 
 def signal_discarded(state: Folded, event: s.SignalDiscarded) -> None:
     """A parked signal is given up for good."""
-    known = _asked(_of(state), event.request_id)
+    known = _asked(_of(state, event), event.request_id)
     given_up = known.parked_signal(event.sequence) is not None
     state.subscription = replace(
         known.without_parked(event.sequence), discarded=known.discarded + given_up
@@ -250,6 +257,8 @@ def _asked(known: Subscription, request_id: str) -> Subscription:
 
 def snapshot_taken(state: Folded, event: s.SubscriptionSnapshot) -> None:
     """The log may be read from here on; where it is, this is all that came before."""
+    if state.status is not None:
+        _of(state, event)
     state.snapshot = state.last + 1
     state.snapshot_at = event.at
     state.volume = 0
@@ -267,8 +276,9 @@ def snapshot_taken(state: Folded, event: s.SubscriptionSnapshot) -> None:
 def child_waits(state: Folded, event: s.ChildWaits) -> None:
     """A child says what it waits for."""
     child = state.children.get(event.child)
-    if child is not None and event.order > child.told:
-        child.told, child.waits_for = event.order, event.reason
+    follow(CHILD, None if child is None else child.status, event.type, event.child)
+    assert child is not None
+    child.told, child.waits_for = event.order, event.reason
 
 
 def _forget(state: Folded) -> None:

@@ -96,6 +96,13 @@ class Subscription:
         return self.status in ("terminated", "cancelled")
 
     @property
+    def phase(self) -> Literal["at rest", "at work", "ended"]:
+        """What can happen to it: a state of `lifecycle.SUBSCRIPTION`."""
+        if self.current is not None:
+            return "at work"
+        return "ended" if self.ended else "at rest"
+
+    @property
     def shown(self) -> SubscriptionStatus:
         """Its status as a reader sees it."""
         return "running" if self.current is not None else self.status

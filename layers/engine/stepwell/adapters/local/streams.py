@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from pydantic import TypeAdapter
@@ -40,7 +41,8 @@ SELECT body FROM signal_batches WHERE {_OF} AND first > ? ORDER BY first LIMIT ?
 """  # noqa: S608
 
 _FIND = f"""
-SELECT number FROM signal_numbers WHERE {_OF} AND signal_id = ? AND until > ?
+SELECT signal_id, number FROM signal_numbers
+WHERE {_OF} AND until > ? AND signal_id IN (SELECT value FROM json_each(?))
 """  # noqa: S608
 
 _REMEMBER = """
@@ -86,23 +88,21 @@ class SqliteStreams:
     async def read(self, key: StreamKey, *, after: int, limit: int) -> tuple[NumberedSignal, ...]:
         """Signals with a number above `after`, in order and without gaps, at most `limit`."""
         # The batch that holds the next number may begin before it; no batch is longer than that.
-        rows = self._database.query(_READ, *key, after - BATCH + 1, limit + BATCH)
+        first, wanted = after - BATCH, limit // BATCH + 2
         found: list[NumberedSignal] = []
-        for (body,) in rows:
-            if len(found) >= limit:
-                break
-            found += [each for each in _BATCH.validate_json(body).numbered() if each[0] > after]
-        return tuple(found[:limit])
+        while True:
+            rows = self._database.query(_READ, *key, first, wanted)
+            batches = [_BATCH.validate_json(body) for (body,) in rows]
+            for batch in batches:
+                found += [each for each in batch.numbered() if each.sequence > after]
+            if len(found) >= limit or len(batches) < wanted:
+                return tuple(found[:limit])
+            first = batches[-1].first
 
     async def find(self, key: StreamKey, signal_ids: Sequence[str]) -> Mapping[str, int]:
         """The numbers of those of these signals that are remembered."""
         now = self._clock.now()
-        # One by one: SQLite's JSON ends a text at a NUL.
-        return {
-            signal_id: number
-            for signal_id in signal_ids
-            for (number,) in self._database.query(_FIND, *key, signal_id, now)
-        }
+        return dict(self._database.query(_FIND, *key, now, json.dumps(list(signal_ids))))
 
     async def remember(self, key: StreamKey, numbers: Mapping[str, int], until: Millis) -> None:
         """Remember the numbers of signals by their ids, until a time or later."""
