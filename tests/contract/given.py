@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from stepwell.adapters.local.clock import SkippingClock
 from stepwell.adapters.local.step_queue import SqliteStepQueue
 from stepwell.core.events import Commit, StepCompleted
-from stepwell.core.messages import StepAttempt, Wake, load_message
+from stepwell.core.messages import SignalSent, StepAttempt, Wake, load_message
 from stepwell.core.records import (
     Checkpoint,
     Chunk,
@@ -233,6 +233,12 @@ def subscription(
     """A subscription to `said`."""
     defaults: dict[str, Any] = {"run_id": f"sub-{step}", "types": ("said",), "created_at": START}
     return SubscriptionRow(key=key, step=step, **(defaults | fields))
+
+
+def sent_signal(signal_id: str = "s1", key: StreamKey = STREAM_RUN, **fields: Any) -> SignalSent:
+    """A signal on its way."""
+    due = fields.pop("due", None)
+    return SignalSent.of(key, signal(signal_id, **fields), due)
 
 
 async def take(consumer: Consumer) -> Delivery:

@@ -5,10 +5,11 @@ What moto does wrong stays out: order after a redelivery, deduplication after a 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,8 @@ from stepwell.adapters.aws.clients import Clients
 from stepwell.adapters.aws.queue import InboxQueue, SqsQueue
 from stepwell.adapters.aws.schedules import ScheduleTarget
 from stepwell.adapters.aws.session import open_session
+from stepwell.adapters.aws.signal_queue import SignalLater, SqsSignalQueue, load_signal_body
+from stepwell.adapters.aws.signal_timers import AwsSignalTimers
 from stepwell.adapters.aws.timers import AwsTimers
 from stepwell.adapters.local.clock import SkippingClock
 from stepwell.core.messages import load_message
@@ -40,12 +43,13 @@ TARGET = ScheduleTarget(
     role_arn=f"arn:aws:iam::{ACCOUNT}:role/stepwell/schedules",
     dead_letter_arn=f"arn:aws:sqs:{REGION}:{ACCOUNT}:schedules-dead",
 )
+SIGNAL_TARGET = replace(TARGET, queue_arn=f"arn:aws:sqs:{REGION}:{ACCOUNT}:signal.fifo")
 _SKIP = "x-test-fault"
 
 
 @dataclass(kw_only=True)
 class Messaging:
-    """Both queues and the schedule group, and the adapters on them."""
+    """The queues and the schedule group, and the adapters on them."""
 
     clients: Clients
     run_url: str
@@ -53,6 +57,8 @@ class Messaging:
     queue: SqsQueue
     inbox: InboxQueue
     timers: AwsTimers
+    signals: SqsSignalQueue
+    signal_timers: AwsSignalTimers
     clock: SkippingClock
     slept: list[float] = field(default_factory=list)
 
@@ -99,7 +105,7 @@ class Messaging:
             if at_ms(schedule["ScheduleExpression"]) <= self.clock.now():
                 target = schedule["Target"]
                 self.clients.sqs.send_message(
-                    QueueUrl=self.run_url,
+                    QueueUrl=self.url(target["Arn"].rpartition(":")[2]),
                     MessageBody=target["Input"],
                     MessageGroupId=target["SqsParameters"]["MessageGroupId"],
                 )
@@ -108,9 +114,21 @@ class Messaging:
         for message in self.sent("inbox"):
             delay = round((message.delayed_until - message.sent_timestamp) / 1000) * 1000
             if START + delay <= self.clock.now():  # moto's clock runs by itself; ours began here
-                await self.queue.send(load_message(message.body))
+                await self._hand_on(message.body)
                 fired += 1
         return fired
+
+    async def _hand_on(self, body: str) -> None:
+        if json.loads(body)["type"] == "timer_due":
+            await self.queue.send(load_message(body))
+        else:
+            later = load_signal_body(body)
+            assert isinstance(later, SignalLater)
+            await self.signals.send([later.signal])
+
+    def url(self, queue: str) -> str:
+        """The URL of a queue."""
+        return self.run_url.replace("run.fifo", queue)
 
     def fault(self, operation: str, *kinds: str) -> list[str]:
         """Let the next calls of an operation fail, one kind each. Returns what is left to happen.
@@ -186,7 +204,7 @@ def _reply(request: AWSPreparedRequest, kind: str) -> AWSResponse:
 
 @contextmanager
 def open_messaging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Messaging]:
-    """Two queues and a schedule group on moto, with pauses between attempts left out."""
+    """Queues and a schedule group on moto, with pauses between attempts left out."""
     stub: Callable[..., Any] = BotocoreStubber.__call__
 
     def unless_faulty(self: Any, event_name: str, request: Any, **more: Any) -> Any:
@@ -199,17 +217,19 @@ def open_messaging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Messaging]:
     with mock_aws():
         clients = Clients(open_session(region=REGION), threads=4)
         sqs = clients.sqs
-        run_url = sqs.create_queue(
-            QueueName="run.fifo",
-            Attributes={
-                "FifoQueue": "true",
-                "ContentBasedDeduplication": "true",
-                "VisibilityTimeout": "150",
-            },
-        )["QueueUrl"]
+        fifo = {
+            "FifoQueue": "true",
+            "ContentBasedDeduplication": "true",
+            "VisibilityTimeout": "150",
+        }
+        run_url, signal_url = (
+            sqs.create_queue(QueueName=name, Attributes=fifo)["QueueUrl"]
+            for name in ("run.fifo", "signal.fifo")
+        )
         inbox_url = sqs.create_queue(QueueName="inbox")["QueueUrl"]
         clients.scheduler.create_schedule_group(Name=GROUP)
         queue, inbox = SqsQueue(clients, run_url), InboxQueue(clients, inbox_url)
+        signals = SqsSignalQueue(clients, signal_url)
         clock = SkippingClock(START)
         yield Messaging(
             clients=clients,
@@ -218,6 +238,10 @@ def open_messaging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Messaging]:
             queue=queue,
             inbox=inbox,
             timers=AwsTimers(clients, clock, queue=queue, inbox=inbox, target=TARGET),
+            signals=signals,
+            signal_timers=AwsSignalTimers(
+                clients, clock, queue=signals, inbox=inbox, target=SIGNAL_TARGET
+            ),
             clock=clock,
             slept=slept,
         )

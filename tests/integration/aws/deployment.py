@@ -26,14 +26,19 @@ from stepwell.adapters.aws.handlers.telemetry import metrics
 from stepwell.adapters.aws.handlers.worker import Worker
 from stepwell.adapters.aws.maps import DynamoMaps
 from stepwell.adapters.aws.session import open_session
+from stepwell.adapters.aws.signal_queue import OnSignalQueue
 from stepwell.adapters.aws.streams import DynamoStreams
 from stepwell.adapters.aws.table import Table
 from stepwell.adapters.aws.wiring import AwsDeployment, open_aws
 from stepwell.adapters.local.clock import SkippingClock
 from stepwell.authoring.registry import Registry, registry
 from stepwell.client import Client
-from stepwell.core.definitions import StepDefinition, WorkflowDefinition
-from stepwell.core.messages import Message, StepAttempt, dump_message
+from stepwell.core.definitions import (
+    StepDefinition,
+    StreamStepDefinition,
+    WorkflowDefinition,
+)
+from stepwell.core.messages import Message, StepAttempt
 from stepwell.core.records import RunHeader
 from tests.contract.given import START, run
 from tests.contract.messaging import ACCOUNT, REGION
@@ -93,13 +98,17 @@ class Deployed:
     def url(self, queue: str) -> str:
         return f"{self.aws.clients.sqs.meta.endpoint_url}/{ACCOUNT}/{queue}"
 
-    def send(self, queue: str, body: str | Message | StepAttempt | Mapping[str, Any]) -> str:
+    def send(
+        self, queue: str, body: str | Message | StepAttempt | OnSignalQueue | Mapping[str, Any]
+    ) -> str:
         """Put a message on a queue. Returns its id."""
         if isinstance(body, Mapping):
             text = json.dumps(body)
         else:
-            text = body if isinstance(body, str) else dump_message(body)
-        group = getattr(body, "run_id", "group")
+            text = body if isinstance(body, str) else body.model_dump_json(exclude_none=True)
+        group = (
+            body.key.owner if isinstance(body, OnSignalQueue) else getattr(body, "run_id", "group")
+        )
         more: dict[str, Any] = {"MessageGroupId": group} if queue.endswith(".fifo") else {}
         sent = self.aws.clients.sqs.send_message(QueueUrl=self.url(queue), MessageBody=text, **more)
         return sent["MessageId"]
@@ -180,9 +189,11 @@ class Deployed:
         run(check_aws(self.aws, sent, registry.workflow))
 
     def pump(self) -> None:
-        """Deliver until there is nothing to receive from the run queue and the step queue."""
+        """Deliver until nothing is to be received from the queues of runs, signals and steps."""
         for _ in range(100):
             before = self.delivered
+            if self.held("signal.fifo"):
+                self.deliver("signal.fifo")
             self.deliver("run.fifo", 1)
             self.deliver("step", 1)
             if self.delivered == before:
@@ -287,6 +298,10 @@ class OfDeployments(Registry):
     def step(self, name: str) -> StepDefinition | None:
         """The step of this name, whoever defined it."""
         return registry.step(name)
+
+    def stream_step(self, full_name: str) -> StreamStepDefinition | None:
+        """The stream step of this name, whoever defined it."""
+        return registry.stream_step(full_name)
 
     def workflows(self) -> Mapping[str, WorkflowDefinition]:
         """The workflows that a deployment of a test publishes."""

@@ -29,6 +29,10 @@ from stepwell.engine.ports import Ports
 
 #: Batches that are read at a time where the head lags.
 _BEHIND = 10 * BATCH
+#: Bytes that the signals of a row may take, below the 400 KB of an item.
+_LARGEST = 384 * 1024
+#: Bytes of a signal beside its texts, at most.
+_ENVELOPE = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +81,11 @@ class Sequencer:
         oldest = min((each.published_at for each in left), default=0)
         told: dict[int, str] = {}
         while left:
-            batch = _batch(last + 1, left[:BATCH])
+            batch = _batch(last + 1, _fitting(left))
             if await streams.append(key, batch):
                 told |= {number: signal.type for number, signal in batch.numbered()}
                 await self._remember(key, batch.numbered())
-                last, left = batch.last, left[BATCH:]
+                last, left = batch.last, left[len(batch.signals) :]
             else:
                 found = await streams.read(key, after=last, limit=_BEHIND)
                 await self._remember(key, found)
@@ -119,6 +123,18 @@ class Sequencer:
         await self._ports.queue.send_all(
             [SignalsArrived(run_id=run_id, until=until) for run_id in runs]
         )
+
+
+def _fitting(signals: Sequence[SentSignal]) -> Sequence[SentSignal]:
+    """The first of some signals, as many as surely fit into one row; one at least."""
+    size = 0
+    for n, each in enumerate(signals[:BATCH]):
+        texts = (each.payload, each.metadata or "", each.signal_id, each.type)
+        # JSON within JSON: a quote becomes two characters.
+        size += 2 * sum(len(text.encode()) for text in texts) + _ENVELOPE
+        if n and size > _LARGEST:
+            return signals[:n]
+    return signals[:BATCH]
 
 
 def _batch(first: int, signals: Sequence[SentSignal]) -> SignalBatch:
