@@ -217,7 +217,7 @@ def open_messaging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Messaging]:
     with mock_aws():
         clients = Clients(open_session(region=REGION), threads=4)
         sqs = clients.sqs
-        fifo = {
+        fifo: Any = {
             "FifoQueue": "true",
             "ContentBasedDeduplication": "true",
             "VisibilityTimeout": "150",

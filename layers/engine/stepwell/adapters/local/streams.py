@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from pydantic import TypeAdapter
@@ -41,8 +40,7 @@ SELECT body FROM signal_batches WHERE {_OF} AND first > ? ORDER BY first LIMIT ?
 """  # noqa: S608
 
 _FIND = f"""
-SELECT signal_id, number FROM signal_numbers
-WHERE {_OF} AND until > ? AND signal_id IN (SELECT value FROM json_each(?))
+SELECT number FROM signal_numbers WHERE {_OF} AND signal_id = ? AND until > ?
 """  # noqa: S608
 
 _REMEMBER = """
@@ -102,7 +100,12 @@ class SqliteStreams:
     async def find(self, key: StreamKey, signal_ids: Sequence[str]) -> Mapping[str, int]:
         """The numbers of those of these signals that are remembered."""
         now = self._clock.now()
-        return dict(self._database.query(_FIND, *key, now, json.dumps(list(signal_ids))))
+        # One by one: a text in SQLite's JSON ends at a NUL.
+        return {
+            signal_id: number
+            for signal_id in signal_ids
+            for (number,) in self._database.query(_FIND, *key, signal_id, now)
+        }
 
     async def remember(self, key: StreamKey, numbers: Mapping[str, int], until: Millis) -> None:
         """Remember the numbers of signals by their ids, until a time or later."""
