@@ -221,6 +221,7 @@ class RunHeader:
     parent: Parent | None = None
     continued_from: str | None = None
     continued_to: str | None = None
+    guards: Guards | None = None
 
     @property
     def paused(self) -> bool:
@@ -237,8 +238,6 @@ class RunHeader:
         if self.paused and self.attention is not None:
             note = replace(self.attention, before=note)
         return replace(self, attention=note)
-
-    guards: Guards | None = None
 
     @property
     def due(self) -> Millis | None:
