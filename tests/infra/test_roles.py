@@ -66,7 +66,7 @@ NEEDS = {
         **_TOKENS,
     },
     "Step": {
-        "Table.Arn": _READ_AND_WRITE | _QUERY,
+        "Table.Arn": _READ_AND_WRITE | _QUERY | {"dynamodb:BatchWriteItem"},
         "StepQueue.Arn": _RECEIVE | _SEND,
         "RunQueue.Arn": _SEND,
         "SignalQueue.Arn": _SEND,

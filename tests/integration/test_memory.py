@@ -10,4 +10,4 @@ from benchmarks.memory import peak_of
 @pytest.mark.parametrize("flow", ["map_inline", "map_elsewhere"])
 def test_a_thousand_items_take_some_megabytes(flow: str) -> None:
     peak = peak_of(flow, 1_000)
-    assert peak.after - peak.before < 16
+    assert 0 < peak.after - peak.before < 16

@@ -28,6 +28,7 @@ from stepwell.core.fan_out import ItemOutcome, MapResult
 from stepwell.core.retry import RetryPolicy
 from stepwell.errors import (
     AmbiguousHook,
+    AnswerError,
     ChildCancelled,
     ChildError,
     ChildFailed,
@@ -64,6 +65,7 @@ from stepwell.errors import (
     RunCancelled,
     RunDeleted,
     RunEnded,
+    RunError,
     RunExists,
     RunFailed,
     RunNotEnded,
@@ -108,6 +110,7 @@ from stepwell.streams import (
 __all__ = [
     "STEP_HOOK_TIMEOUT",
     "AmbiguousHook",
+    "AnswerError",
     "Backoff",
     "ChildCancelled",
     "ChildError",
@@ -154,6 +157,7 @@ __all__ = [
     "RunCancelled",
     "RunDeleted",
     "RunEnded",
+    "RunError",
     "RunExists",
     "RunFailed",
     "RunNotEnded",

@@ -320,6 +320,8 @@ class StepContext(ABC):
 RUN: ContextVar[RunContext | None] = ContextVar("stepwell_run", default=None)
 STEP: ContextVar[StepContext | None] = ContextVar("stepwell_step", default=None)
 SAGA: ContextVar[SagaContext | None] = ContextVar("stepwell_saga", default=None)
+#: The stream run that is being prepared by the code here, instead of the run's own.
+STREAM_RUN: ContextVar[str | None] = ContextVar("stepwell_stream_run", default=None)
 
 
 def coloured(context: RunContext | StepContext, primitive: Coroutine[Any, Any, Any]) -> Any:

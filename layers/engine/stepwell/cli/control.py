@@ -1,9 +1,9 @@
-"""`stepwell runs`: ending runs, pausing them, trying them again, and going on from a copy."""
+"""`stepwell runs`: what is asked of a run that is there, and going on from a copy."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -98,26 +98,55 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Let a run begin nothing more until it is resumed. What is under way ends first."""
-    out = Output(as_json=as_json)
-    with target.open_existing() as opened:
-        asyncio.run(opened.client.pause(run, reason, actor=actor))
-    if as_json:
-        out.json({"run_id": run, "paused": True})
-    else:
-        out.line(f"run {run}: paused; it goes on with: stepwell runs resume {run}{target.flag}")
+    _ask(target, lambda client: client.pause(run, reason, actor=actor))
+    goes_on = f"it goes on with: stepwell runs resume {run}{target.flag}"
+    _tell(target, run, "paused", f"paused; {goes_on}", as_json=as_json)
+
+
+@on_target
+def resume(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
+    """Let a run go on that is paused, or have one look again that waits for input."""
+    _ask(target, lambda client: client.resume(run))
+    _tell(target, run, "resumed", "resumed", "carries it on", as_json=as_json)
 
 
 @on_target
 def retry(target: Target, *, run: RunId, actor: Actor = None, as_json: AsJson = False) -> None:
     """Let a run that failed or was cancelled go on; what had succeeded is not done again."""
-    out = Output(as_json=as_json)
+    _ask(target, lambda client: client.retry(run, actor=actor))
+    _tell(target, run, "retried", "goes on", "carries it on", as_json=as_json)
+
+
+@on_target
+def wake(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
+    """Have a run looked at again: a blocked one with code that fits, a stuck one once mended."""
+    _ask(target, lambda client: client.wake(run))
+    _tell(target, run, "woken", "woken", "looks at it", as_json=as_json)
+
+
+@on_target
+def delete(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
+    """Delete a run that has ended, with all that it holds. This cannot be undone."""
+    _ask(target, lambda client: client.delete(run))
+    _tell(target, run, "deleted", "will be deleted", "does it", as_json=as_json)
+
+
+def _ask(target: Target, call: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
     with target.open_existing() as opened:
-        asyncio.run(opened.client.retry(run, actor=actor))
+        asyncio.run(call(opened.client))
+
+
+def _tell(
+    target: Target, run: str, done: str, said: str, work: str | None = None, *, as_json: bool
+) -> None:
+    """Say that something was asked of a run, and what a worker does then."""
+    out = Output(as_json=as_json)
     if as_json:
-        out.json({"run_id": run, "retried": True})
-    else:
-        out.line(f"run {run}: goes on")
-        suggest_worker(target, "a worker carries it on")
+        out.json({"run_id": run, done: True})
+        return
+    out.line(f"run {run}: {said}")
+    if work is not None:
+        suggest_worker(target, f"a worker {work}")
 
 
 @on_target

@@ -16,7 +16,7 @@ from stepwell.cli import control, inbox
 from stepwell.cli.failing import BadInput, NotFound
 from stepwell.cli.options import AsJson, Command, Cursor, Group, Limit, RunId
 from stepwell.cli.render import Output, compact, lines, one_line, plain, several, short, talk
-from stepwell.cli.target import Target, on_target, suggest_worker
+from stepwell.cli.target import Target, on_target
 from stepwell.cli.timeline import COLUMNS, timeline
 from stepwell.client import Client, OutputChunk
 from stepwell.core.attributes import read_wanted
@@ -26,7 +26,15 @@ from stepwell.errors import Failure
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Look at runs, and at what they do.")
 app.add_typer(inbox.app, name="inbox")
-for _command in (control.cancel, control.pause, control.retry, control.fork):
+for _command in (
+    control.cancel,
+    control.pause,
+    control.resume,
+    control.retry,
+    control.fork,
+    control.wake,
+    control.delete,
+):
     app.command(cls=Command)(_command)
 
 
@@ -277,48 +285,6 @@ def history(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
         out.json({"run_id": run, "events": [shapes.event_shape(event) for event in events]})
     else:
         out.table(COLUMNS, timeline(events))
-
-
-@app.command(cls=Command)
-@on_target
-def wake(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
-    """Have a run looked at again: a blocked one with code that fits, a stuck one once mended."""
-    out = Output(as_json=as_json)
-    with target.open_existing() as opened:
-        asyncio.run(opened.client.wake(run))
-    if as_json:
-        out.json({"run_id": run, "woken": True})
-    else:
-        out.line(f"run {run}: woken")
-        suggest_worker(target, "a worker looks at it")
-
-
-@app.command(cls=Command)
-@on_target
-def resume(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
-    """Let a run go on that is paused, or have one look again that waits for input."""
-    out = Output(as_json=as_json)
-    with target.open_existing() as opened:
-        asyncio.run(opened.client.resume(run))
-    if as_json:
-        out.json({"run_id": run, "resumed": True})
-    else:
-        out.line(f"run {run}: resumed")
-        suggest_worker(target, "a worker carries it on")
-
-
-@app.command(cls=Command)
-@on_target
-def delete(target: Target, *, run: RunId, as_json: AsJson = False) -> None:
-    """Delete a run that has ended, with all that it holds. This cannot be undone."""
-    out = Output(as_json=as_json)
-    with target.open_existing() as opened:
-        asyncio.run(opened.client.delete(run))
-    if as_json:
-        out.json({"run_id": run, "deleted": True})
-    else:
-        out.line(f"run {run}: will be deleted")
-        suggest_worker(target, "a worker does it")
 
 
 @app.command(cls=Command)

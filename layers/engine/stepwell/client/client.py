@@ -92,7 +92,8 @@ class Client(ReadingCalls, OperatingCalls, InboxCalls, StreamCalls):
                 return client
         raise UsageError(
             "the environment names no deployment: set STEPWELL_TABLE and the other variables of "
-            "one on AWS, or STEPWELL_DB to the file of a local engine; or make a client"
+            "one on AWS, or STEPWELL_DB to the file of a local engine, such as the command line's "
+            ".stepwell/stepwell.db"
         )
 
     def with_options(

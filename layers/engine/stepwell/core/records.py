@@ -240,6 +240,7 @@ class RunHeader:
     stream_run: str | None = None
     snapshot: int = 0
     subscription: Glance | None = None
+    guards: Guards | None = None
 
     @property
     def paused(self) -> bool:
@@ -256,8 +257,6 @@ class RunHeader:
         if self.paused and self.attention is not None:
             note = replace(self.attention, before=note)
         return replace(self, attention=note)
-
-    guards: Guards | None = None
 
     @property
     def due(self) -> Millis | None:

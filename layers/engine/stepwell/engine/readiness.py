@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stepwell.core.events import Commit, Event
-from stepwell.core.messages import ChildReported, Message, StartRun
+from stepwell.core.messages import ChildNoted, ChildReported, Message, StartRun
 from stepwell.core.records import Attention, RetryRequest, RunHeader
 from stepwell.core.reopening import wanted_retry
 from stepwell.engine import continuing, control, deletion, forking, settle
@@ -65,7 +65,7 @@ async def found(ports: Ports, message: Message, rows: RunRows) -> RunHeader | No
     Raises `TransientError` when the message came before the start that it is about.
     """
     header = rows.header
-    if header is None and isinstance(message, ChildReported):
+    if header is None and isinstance(message, ChildReported | ChildNoted):
         return None  # a parent has a header before its child: this one was deleted
     if header is None:
         if not isinstance(message, StartRun):

@@ -30,8 +30,8 @@ class TurnContext:
     """One turn. `header` is as it was loaded; `time` is what deadlines are judged by.
 
     `message_id` is the queue's id of its message. `overtakes` says that somebody may still be at
-    work on it who began before. `settled`
-    says that the last turn left the run with its timer set and its header written. `pool` runs
+    work on it who began before. `settled` says that the last turn left the run with its timer set
+    and its header written. `pool` runs
     `def` steps, `notifiers` what such a step waits for: the two must not share threads. `rows`
     holds the run's hook rows by hook id, those put in this turn added to those loaded; `steps` the
     rows of dispatched steps by step id, as loaded. `ends_at`, in seconds of the loop's clock, is

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from stepwell.authoring.checkpoints import value_codec
-from stepwell.authoring.context import RUN, STEP, RunContext, StepContext, coloured
+from stepwell.authoring.context import RUN, STEP, STREAM_RUN, RunContext, StepContext, coloured
 from stepwell.authoring.registry import registry
 from stepwell.core.ids import check_key, check_name
 from stepwell.core.payload import codec
@@ -88,7 +88,7 @@ def _current() -> str | None:
     step, run = STEP.get(), RUN.get()
     if step is not None:
         return step.stream_run
-    return None if run is None else run.stream_run
+    return None if run is None else STREAM_RUN.get() or run.stream_run
 
 
 def drafted(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from stepwell.authoring.children import ChildHandle
-from stepwell.authoring.context import RUN, STEP, RunContext
+from stepwell.authoring.context import RUN, STEP, STREAM_RUN, RunContext
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.inline_steps import run_inline
 from stepwell.authoring.registry import registry
@@ -94,11 +94,11 @@ async def run_stream_workflow(
     if not definition.stream:
         raise UsageError(f"run_stream_workflow takes a @stream_workflow, not {stream!r}")
     if init is not None:
-        outer, run.stream_run = run.stream_run, stream_run_id
+        token = STREAM_RUN.set(stream_run_id)
         try:
             await init()
         finally:
-            run.stream_run = outer
+            STREAM_RUN.reset(token)
     child = ChildDefinition(
         name=definition.name,
         version=definition.version,
