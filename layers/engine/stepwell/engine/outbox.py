@@ -57,7 +57,7 @@ class Outbox:
     @property
     def waits(self) -> bool:
         """Whether something durable is left to be sent."""
-        return bool(self._left) and self._left[0][0] <= self._journal.durable
+        return bool(self._left and self._left[0][0] <= self._journal.durable)
 
     def _message(self, event: e.SignalEmitted) -> SignalSent:
         return SignalSent.of(

@@ -123,7 +123,7 @@ class Performer:
                 break
             if self._alarms and self._ring():
                 continue
-            if await self._send_others():
+            if self._has_others and await self._send_others():
                 continue
             if not self._ready or (self._progress and not new_steps):
                 break
@@ -132,6 +132,17 @@ class Performer:
 
     def _holds_back(self) -> bool:
         return any(held.id in self._replay.pending for held in [*self._ready, *self._held])
+
+    @property
+    def _has_others(self) -> bool:
+        """Whether something goes to other runs, or is to be sent again."""
+        return bool(
+            self._children.ready
+            or self._signals.ready
+            or self._lost
+            or self._maps
+            or self._turn.outbox.waits
+        )
 
     async def _send_others(self) -> bool:
         """Perform what goes to other runs, and send again what may be lost. Whether there was any.
