@@ -192,6 +192,9 @@ def _around(ports: Ports, around: Around) -> Ports:
         steps=_Around(ports.steps, around),
         maps=_Around(ports.maps, around),
         timers=_Around(ports.timers, around),
+        streams=_Around(ports.streams, around),
+        signals=_Around(ports.signals, around),
+        signal_timers=_Around(ports.signal_timers, around),
         clock=ports.clock,
         ids=ports.ids,
     )
@@ -336,7 +339,7 @@ class FreezingEnvironment(Environment):
             super().run_until_idle()
 
     def _next_visible(self) -> Millis | None:
-        queues = (self._local.queue, self._local.step_queue)
+        queues = (self._local.queue, self._local.step_queue, self._local.signal_queue)
         times = [self.wait_for(queue.next_visible_at()) for queue in queues]
         return min((time for time in times if time is not None), default=None)
 

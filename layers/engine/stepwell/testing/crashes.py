@@ -11,7 +11,12 @@ from typing import Any, Literal, cast
 from stepwell.engine.ports import Ports
 
 #: Ports whose calls reach the outside; a clock and ids do not fail.
-_OUTSIDE = frozenset({"store", "blobs", "queue", "steps", "maps", "timers"})
+_OUTSIDE = frozenset(
+    {
+        *("store", "blobs", "queue", "steps", "maps", "timers"),
+        *("streams", "signals", "signal_timers"),
+    }
+)
 
 
 class Crash(BaseException):

@@ -44,7 +44,7 @@ def possible(cluster: Cluster) -> list[Action]:
             if call.name.endswith(".delete") and not process.frozen:
                 done = Action(f"{process.label}: {call.name}", _give(call, Verdict.DONE))
                 return [done, *_of_process(cluster, process)]
-    usual = [*_calls(cluster), *_timers(cluster)]
+    usual = [*_calls(cluster), *_signals(cluster), *_timers(cluster)]
     if not usual:
         usual = list(passing(cluster))
     return [*usual, *_faults(cluster, usual)] if usual else []
@@ -76,6 +76,15 @@ def _messages(cluster: Cluster) -> Iterator[Action]:
             yield Action(label, partial(work.begin_turn, cluster, free, letter))
 
 
+def _signals(cluster: Cluster) -> Iterator[Action]:
+    """Signals that may be received: sooner or later, for more may come to be of one batch."""
+    free = next((each for each in cluster.workers if not each.busy), None)
+    if free is not None:
+        for letter in cluster.signals.receivable():
+            label = f"{free.name} gets {letter.message_id}"
+            yield Action(label, partial(work.begin_numbering, cluster, free, letter))
+
+
 def _attempts(cluster: Cluster) -> Iterator[Action]:
     free = next((each for each in cluster.steppers if not each.busy), None)
     if free is not None:
@@ -105,6 +114,13 @@ def _timers(cluster: Cluster) -> Iterator[Action]:
             lambda fire=fire: cluster.done(fire()),  # type: ignore[misc]
             touches=frozenset({"schedules", "messages"}),
         )
+    for of_signal in cluster.signal_scheduler.due():
+        send = partial(cluster.signal_scheduler.fire, of_signal)
+        yield Action(
+            f"signal {of_signal[1]} is due",
+            lambda send=send: cluster.done(send()),  # type: ignore[misc]
+            touches=frozenset({"schedules", "signals"}),
+        )
 
 
 def _key(key: tuple[str, str, int]) -> str:
@@ -121,13 +137,17 @@ def passing(cluster: Cluster) -> Iterator[Action]:
 
 def _next_moment(cluster: Cluster) -> Millis | None:
     now = cluster.loop.now()
-    times = [cluster.queue.next_visible_at(), cluster.steps.next_visible_at()]
-    times += list(cluster.scheduler.standing.values())
+    times = [queue.next_visible_at() for queue in cluster.queues]
+    times += _schedules(cluster)
     busy = [each for each in cluster.processes() if each.busy and not each.frozen]
     times += [each.ends_at for each in busy]
     if busy:
         times.append(cluster.loop.next_timer)
     return min((time for time in times if time is not None and time > now), default=None)
+
+
+def _schedules(cluster: Cluster) -> list[Millis]:
+    return [*cluster.scheduler.standing.values(), *cluster.signal_scheduler.times()]
 
 
 def pass_until(cluster: Cluster, time: Millis) -> None:
@@ -148,13 +168,14 @@ def _faults(cluster: Cluster, usual: list[Action]) -> Iterator[Action]:
             yield Action(f"{process.label} thaws", thaw, _SELDOM)
     if left["doubled"]:
         yield from _doubled(cluster)
+        yield from _doubled_signals(cluster)
     if left["lost_timers"]:
         for key in cluster.scheduler.due():
             lose = partial(cluster.scheduler.lose, key)
             yield _fault(cluster, "lost_timers", f"schedule {_key(key)} is lost", lose)
     if left["redriven"]:
         yield from _redriven(cluster)
-    late = any(due + LATENESS <= cluster.loop.now() for due in cluster.scheduler.standing.values())
+    late = any(due + LATENESS <= cluster.loop.now() for due in _schedules(cluster))
     if left["delays"] and not late and not any(each.label.endswith("pass") for each in usual):
         for passing_by in passing(cluster):
             yield _fault(cluster, "delays", passing_by.label, passing_by.do)
@@ -205,7 +226,7 @@ def _freeze(cluster: Cluster, process: Process) -> None:
     cluster.freeze(process)
     # The time for which its message is kept for it goes by while it is frozen.
     message_id = process.what.rpartition(" ")[2]
-    for queue in (cluster.queue, cluster.steps):
+    for queue in cluster.queues:
         for letter in queue.letters:
             if letter.message_id == message_id:
                 queue.appear(letter)
@@ -230,8 +251,20 @@ def _doubled(cluster: Cluster) -> Iterator[Action]:
         yield _fault(cluster, "doubled", label, lambda late=late: cluster.done(late()))  # type: ignore[misc]
 
 
+def _doubled_signals(cluster: Cluster) -> Iterator[Action]:
+    scheduler = cluster.signal_scheduler
+    for key in scheduler.due():
+        fire = partial(scheduler.fire, key, again=True)
+        label = f"signal {key[1]} is sent, and will be again"
+        yield _fault(cluster, "doubled", label, lambda fire=fire: cluster.done(fire()))  # type: ignore[misc]
+    for key in sorted(scheduler.deleted):
+        late = partial(scheduler.fire_deleted, key)
+        label = f"signal {key[1]} is sent though it was taken back"
+        yield _fault(cluster, "doubled", label, lambda late=late: cluster.done(late()))  # type: ignore[misc]
+
+
 def _redriven(cluster: Cluster) -> Iterator[Action]:
-    for queue in (cluster.queue, cluster.steps):
+    for queue in cluster.queues:
         for letter in [*queue.dead, *queue.buried, *queue.done_with]:
             again = partial(queue.redrive, letter)
             yield _fault(cluster, "redriven", f"{letter.message_id} is redriven", again)

@@ -20,14 +20,20 @@ from stepwell.core.tokens import Keyring
 from stepwell.engine.attempt import AttemptEnd
 from stepwell.engine.endings import TurnEnd
 from stepwell.engine.ports import Ports
+from stepwell.engine.sequencing import Sequenced
 from stepwell.engine.settings import Limits, Settings
 from stepwell.engine.turn import Engine
 from stepwell.testing.crashes import Crash
 from stepwell.testing.promises import Promises
 from stepwell.testing.simulation.faults import Faults
 from stepwell.testing.simulation.processes import Process
-from stepwell.testing.simulation.queues import FifoQueue, StandardQueue
-from stepwell.testing.simulation.schedules import Scheduler
+from stepwell.testing.simulation.queues import (
+    FifoQueue,
+    SignalFifo,
+    SimulatedQueue,
+    StandardQueue,
+)
+from stepwell.testing.simulation.schedules import Scheduler, SignalScheduler
 from stepwell.testing.simulation.virtual_time import VirtualClock, VirtualLoop
 
 T = TypeVar("T")
@@ -52,6 +58,10 @@ _TABLES = (
     "chunks",
     "map_shards",
     "map_items",
+    "stream_heads",
+    "signal_batches",
+    "signal_numbers",
+    "subscriptions",
 )
 
 
@@ -83,6 +93,7 @@ class Record:
 
     turns: list[TurnEnd] = field(default_factory=list)
     attempts: list[AttemptEnd] = field(default_factory=list)
+    numbered: list[Sequenced] = field(default_factory=list)
     #: Messages that were done with.
     acknowledged: list[tuple[str, str]] = field(default_factory=list)
     #: Errors that no fault explains.
@@ -123,9 +134,16 @@ class Cluster:
         now = self.loop.now
         self.queue = FifoQueue("m", now, TURN_TIME + MARGIN, MAX_RECEIVE_COUNT)
         self.steps = StandardQueue("s", now, ATTEMPT_TIME + MARGIN, MAX_RECEIVE_COUNT)
+        self.signals = SignalFifo("g", now, TURN_TIME + MARGIN, MAX_RECEIVE_COUNT)
         self.scheduler = Scheduler(now, self.queue)
+        self.signal_scheduler = SignalScheduler(now, self.signals)
         self.ports: Ports = replace(
-            self.local.ports, queue=self.queue, steps=self.steps, timers=self.scheduler
+            self.local.ports,
+            queue=self.queue,
+            steps=self.steps,
+            timers=self.scheduler,
+            signals=self.signals,
+            signal_timers=self.signal_scheduler,
         )
         #: One that freezes or dies is replaced in its place.
         self.workers = [self.new_process(f"worker {n + 1}") for n in range(workers)]
@@ -139,6 +157,11 @@ class Cluster:
         return open_ports(
             ":memory:", clock=VirtualClock(self.loop), ids=SeededIds(f"store/{self._seed}")
         )
+
+    @property
+    def queues(self) -> tuple[SimulatedQueue, ...]:
+        """All queues."""
+        return (self.queue, self.steps, self.signals)
 
     def new_process(self, name: str) -> Process:
         """A process that has just started."""
@@ -221,8 +244,9 @@ class Cluster:
         return (
             self.loop.now(),
             self._rows(),
-            repr((self.queue.contents(), self.steps.contents())),
+            repr([queue.contents() for queue in self.queues]),
             repr((self.scheduler.standing, self.scheduler.deleted, self.scheduler.lost)),
+            repr((self.signal_scheduler.standing, self.signal_scheduler.deleted)),
             repr(self.left),
             tuple(
                 (

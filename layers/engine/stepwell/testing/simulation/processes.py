@@ -18,7 +18,12 @@ from stepwell.engine.turn import Engine
 from stepwell.testing.crashes import Crash
 
 #: Ports whose calls reach the outside.
-_OUTSIDE = frozenset({"store", "blobs", "queue", "steps", "maps", "timers"})
+_OUTSIDE = frozenset(
+    {
+        *("store", "blobs", "queue", "steps", "maps", "timers"),
+        *("streams", "signals", "signal_timers"),
+    }
+)
 #: What calls change, and what they read as `"?…"`. A crash before one that only reads is one after
 #: the call before it.
 _TOUCHES: dict[str, frozenset[str]] = {
@@ -33,6 +38,7 @@ _TOUCHES: dict[str, frozenset[str]] = {
         "store.erase": "log hooks steps inbox checkpoints chunks",
         "store.expired_runs": "?header",
         "store.append": "log",
+        "store.trim": "log hooks steps",
         "store.get_hook": "?hooks",
         "store.put_hook": "hooks",
         "store.decide_hook": "hooks",
@@ -55,6 +61,7 @@ _TOUCHES: dict[str, frozenset[str]] = {
         "blobs.put": "",
         "blobs.delete_all": "blobs",
         "queue.send": "messages",
+        "queue.send_all": "messages",
         "m.delete": "messages",
         "m.give_back": "messages",
         "steps.send": "attempts",
@@ -72,6 +79,20 @@ _TOUCHES: dict[str, frozenset[str]] = {
         "maps.get_items": "?maps",
         "timers.start": "schedules",
         "timers.cancel": "schedules",
+        "signals.send": "signals",
+        "g.delete": "signals",
+        "g.give_back": "signals",
+        "signal_timers.schedule": "schedules",
+        "signal_timers.cancel": "schedules",
+        "streams.head": "?heads",
+        "streams.append": "batches",
+        "streams.move_head": "heads",
+        "streams.read": "?batches",
+        "streams.find": "?numbers",
+        "streams.remember": "numbers",
+        "streams.subscribe": "subscriptions",
+        "streams.subscriptions": "?subscriptions",
+        "streams.erase": "heads batches numbers subscriptions",
     }.items()
 }
 

@@ -1,4 +1,4 @@
-"""SQS, simulated: a FIFO queue with groups, and a standard one. Nothing here happens by itself.
+"""SQS, simulated: FIFO queues with groups, and a standard one. Nothing here happens by itself.
 
 A message that was received stays invisible until a time; then it may be received again, and the
 receipt of the time before is worth nothing. What was received too often becomes a dead letter.
@@ -12,8 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from stepwell.core.messages import MapItem, Message, StepMessage, dump_message
+from stepwell.core.messages import (
+    MapItem,
+    Message,
+    SignalSent,
+    StepMessage,
+    dump_message,
+    dump_signal,
+)
 from stepwell.core.records import Millis
+from stepwell.core.signals import BATCH
 from stepwell.engine.ports import Delivery
 
 #: For how long equal bodies of one group are one message.
@@ -126,8 +134,8 @@ class SimulatedQueue:
 
 
 @dataclass(slots=True)
-class FifoQueue(SimulatedQueue):
-    """Implements the `Queue` port. Of a group only the oldest message can be received."""
+class GroupedQueue(SimulatedQueue):
+    """A FIFO queue. Of a group nothing comes while what is older is worked on."""
 
     _known: dict[tuple[str, bytes], Millis] = field(default_factory=dict)
 
@@ -137,14 +145,12 @@ class FifoQueue(SimulatedQueue):
         known = sorted(key for key, until in self._known.items() if until > now)
         return (self.letters, self.dead, self.buried, self.done_with, known)
 
-    async def send(self, message: Message) -> None:
-        """Send to the group of the message's run. Equal bodies within five minutes are one."""
-        body, now = dump_message(message), self.now()
-        key = (message.run_id, sha256(body.encode()).digest())
-        if self._known.get(key, 0) > now:
-            return
-        self._known[key] = now + DEDUPLICATION
-        self._enter(message.run_id, body)
+    def _put(self, group: str, what: str, body: str) -> None:
+        """Put a message into a group, unless one that says the same came within five minutes."""
+        key, now = (group, sha256(what.encode()).digest()), self.now()
+        if self._known.get(key, 0) <= now:
+            self._known[key] = now + DEDUPLICATION
+            self._enter(group, body)
 
     async def send_all(self, messages: Sequence[Message]) -> None:
         """Send messages to runs."""
@@ -168,6 +174,52 @@ class FifoQueue(SimulatedQueue):
             oldest.setdefault(letter.group, letter.visible_at)
         now = self.now()
         return min((time for time in oldest.values() if time > now), default=None)
+
+
+@dataclass(slots=True)
+class FifoQueue(GroupedQueue):
+    """Implements the `Queue` port. A group is a run; its messages come one at a time."""
+
+    async def send(self, message: Message) -> None:
+        """Send to the group of the message's run. Equal bodies within five minutes are one."""
+        body = dump_message(message)
+        self._put(message.run_id, body, body)
+
+    async def send_all(self, messages: Sequence[Message]) -> None:
+        """Send several, as by `send`."""
+        for message in messages:
+            await self.send(message)
+
+
+@dataclass(slots=True)
+class SignalFifo(GroupedQueue):
+    """Implements the `SignalQueue` port. A group is a stream run; up to ten of it come together."""
+
+    async def send(self, signals: Sequence[SignalSent]) -> None:
+        """Send signals. Equal ids on one stream run within five minutes are one."""
+        for signal in signals:
+            self._put(signal.key.owner, signal.signal_id, dump_signal(signal))
+
+    def batch_of(self, letter: Letter) -> tuple[Delivery, ...]:
+        """Receive it, with what comes behind it in its group."""
+        now = self.now()
+        alike = [each for each in self.letters if each.group == letter.group]
+        taken = [self.receive(each) for each in alike[:BATCH] if each.visible_at <= now]
+        return tuple(delivery for delivery in taken if delivery is not None)
+
+    def appear(self, letter: Letter) -> None:
+        """Let the visibility of all that was received with it be over."""
+        for each in self.letters:
+            if each.group == letter.group:
+                SimulatedQueue.appear(self, each)
+
+    async def delete_all(self, batch: Sequence[Delivery]) -> bool:
+        """Acknowledge those whose receipts are good. Whether all of them were."""
+        return all([await self.delete(delivery) for delivery in batch])
+
+    async def give_back_all(self, batch: Sequence[Delivery], *, delay: Millis) -> bool:
+        """Make them visible after `delay` ms. Whether all receipts were good."""
+        return all([await self.give_back(delivery, delay=delay) for delivery in batch])
 
 
 @dataclass(slots=True)

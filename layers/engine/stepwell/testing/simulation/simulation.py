@@ -181,6 +181,9 @@ class Simulation:
         cluster = self.cluster
         if cluster.queue.dead or cluster.steps.dead:
             return [Action("the sweep takes dead letters", partial(work.begin_sweep, cluster))]
+        for letter in cluster.signals.dead:
+            again = partial(cluster.signals.redrive, letter)
+            return [Action(f"somebody redrives {letter.message_id}", again)]
         overdue = min(self._due(), default=None)
         if overdue is not None and cluster.record.swept < _SWEEPS:
             due, ended = overdue

@@ -6,14 +6,16 @@ give it back when that failed. Both are calls that may be lost, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from stepwell.core.messages import load_attempt, load_message
+from stepwell.core.messages import load_attempt, load_message, load_signal
 from stepwell.core.records import Millis
 from stepwell.engine.attempt import StepBusy
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, TransientError
+from stepwell.engine.sequencing import Sequencer
 from stepwell.engine.sweep import Sweep
 from stepwell.errors import StepwellError
 from stepwell.testing.promises import PromisingClient
@@ -56,6 +58,37 @@ async def _turn(cluster: Cluster, process: Process, delivery: Delivery, ends_at:
         return
     cluster.record.turns.append(end)
     await _acknowledge(cluster, process, cluster.queue, delivery)
+
+
+def begin_numbering(cluster: Cluster, process: Process, letter: Letter) -> None:
+    """Let a process number the signals of a stream run."""
+    batch = cluster.signals.batch_of(letter)
+    if batch:
+        ends_at = cluster.loop.now() + TURN_TIME
+        what = f"signals from {letter.message_id}"
+        process.begin(what, _number(cluster, process, batch), ends_at)
+
+
+async def _number(cluster: Cluster, process: Process, batch: Sequence[Delivery]) -> None:
+    assert process.outside is not None
+    queue = cluster.signals
+    try:
+        sent = [load_signal(delivery.body) for delivery in batch]
+        cluster.record.numbered += list(await Sequencer(process.outside).take(sent))
+    except Exception as error:
+        if not isinstance(error, TransientError | Denied):
+            cluster.record.unexpected.append(error)
+        back = partial(queue.give_back_all, batch, delay=_delay(batch[0]))
+        with suppress(TransientError, Denied):
+            await process.call("g.give_back", back)
+        return
+    with suppress(TransientError, Denied):  # then they come once more
+        if await process.call("g.delete", partial(queue.delete_all, batch)):
+            cluster.record.acknowledged += [(queue.name, delivery.body) for delivery in batch]
+
+
+def _delay(delivery: Delivery) -> Millis:
+    return _BACK_OFF[min(delivery.receive_count, len(_BACK_OFF)) - 1]
 
 
 def begin_attempt(
@@ -101,7 +134,7 @@ async def _give_back(
 ) -> None:
     if not isinstance(error, TransientError | Fenced | Denied):
         cluster.record.unexpected.append(error)
-    delay = _BACK_OFF[min(delivery.receive_count, len(_BACK_OFF)) - 1]
+    delay = _delay(delivery)
     if isinstance(error, StepBusy):
         delay = max(error.until - cluster.loop.now(), 1_000)
     with suppress(TransientError, Denied):  # then it comes when its visibility is over
