@@ -277,6 +277,7 @@ def test_up_to_ten_signals_of_one_stream_run_come_together(local: LocalPorts) ->
     _send(local, *(sent_signal(f"s{n}") for n in range(12)), sent_signal("t", OTHER))
     first, second = _receive(local), _receive(local)
     assert _ids(first) == [f"s{n}" for n in range(10)]
+    assert _ids(second) == ["t"]
     assert (first.owner, second.owner) == (STREAM_RUN.owner, OTHER.owner)
     assert run(local.signal_queue.receive()) is None
     assert run(local.signal_queue.delete(first))

@@ -176,7 +176,7 @@ def test_a_signal_is_of_the_group_of_its_stream_run(aws: Messaging) -> None:
 def test_a_signal_that_is_not_taken_is_not_overtaken(
     aws: Messaging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refuse(aws, monkeypatch, {}, {'"s1"': BROKEN}, {'"s1"': THROTTLED})
+    refuse(aws, monkeypatch, *[{'"s1"': BROKEN}] * 2, {'"s1"': THROTTLED})
     run(aws.signals.send([sent_signal(f"s{n}") for n in range(4)]))
     assert signals(aws) == ["s0", "s1", "s2", "s3"]
 
@@ -220,6 +220,13 @@ def test_signals_go_to_a_fifo_queue(aws: Messaging) -> None:
 
 
 # Signals that are sent later
+
+
+@pytest.mark.parametrize("due", [START - HOUR, START])
+def test_a_signal_whose_time_has_passed_goes_to_its_queue_at_once(aws: Messaging, due: int) -> None:
+    run(aws.signal_timers.schedule(sent_signal(due=due)))
+    assert signals(aws) == ["s1"]
+    assert aws.sent("inbox") == []
 
 
 def test_up_to_fifteen_minutes_the_inbox_keeps_a_signal_back(aws: Messaging) -> None:

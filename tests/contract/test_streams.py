@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from stepwell.adapters.local.clock import SkippingClock
+from stepwell.adapters.local.wiring import open_ports
 from stepwell.core.signals import BATCH, StreamHead, StreamKey
 from stepwell.engine.ports import ItemTooLarge, TransientError
 from tests.contract.given import (
@@ -298,3 +301,28 @@ def test_a_stream_run_that_is_deleted_under_a_batch_is_no_lost_condition(
     events.register("before-call.dynamodb.GetItem", erase)
     with pytest.raises(TransientError, match="deleted"):
         run(storage.streams.append(STREAM_RUN, signal_batch(1, batch_id="another")))
+
+
+def test_reading_ends_where_a_batch_is_missing(storage: Storage) -> None:
+    for first in (1, 4, 10):
+        run(storage.streams.append(STREAM_RUN, signal_batch(first, 3)))
+    found = run(storage.streams.read(STREAM_RUN, after=0, limit=9))
+    assert [each.sequence for each in found] == [1, 2, 3, 4, 5, 6]
+    assert run(storage.streams.read(STREAM_RUN, after=8, limit=9)) == ()
+
+
+# On the local store alone
+
+
+def test_what_was_remembered_until_a_time_is_forgotten_then(tmp_path: Path) -> None:
+    clock = SkippingClock(START)
+    with open_ports(tmp_path / "stepwell.db", clock=clock) as local:
+        streams = local.ports.streams
+        run(streams.remember(STREAM_RUN, {"s1": 1, "s2": 2}, LATER))
+        run(streams.remember(STREAM_RUN, {"s2": 2}, LATER + 1))
+        clock.advance(LATER - START - 1)
+        assert run(streams.find(STREAM_RUN, ["s1", "s2"])) == {"s1": 1, "s2": 2}
+        clock.advance(1)
+        assert run(streams.find(STREAM_RUN, ["s1", "s2"])) == {"s2": 2}
+        run(streams.remember(STREAM_RUN, {"s3": 3}, LATER + 1))
+        assert local.database.query("SELECT count(*) FROM signal_numbers") == [(2,)]

@@ -221,6 +221,7 @@ FUNCTIONS = (
     Mutation(
         id="inbox-timer-not-early",
         module=_INBOX,
+        within="Inbox._hand_on",
         was="        if wait > 0:\n",
         becomes="        if wait > LONGEST_DELAY_S:\n",
         protects="no timer is handed on before its time",

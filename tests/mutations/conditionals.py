@@ -33,6 +33,12 @@ _KEYS = {
     "step_messages": {"place"},
     "dead_letters": {"message_id"},
     "step_dead_letters": {"message_id"},
+    "stream_heads": {"stream", "stream_run"},
+    "signal_batches": {"stream", "stream_run", "first"},
+    "signal_messages": {"message_id"},
+    "signal_holds": {"owner"},
+    "signal_dead_letters": {"message_id"},
+    "signal_timers": {"owner", "signal_id"},
 }
 #: What a list holds decides nothing, and has its own contract.
 _LISTS = ("adapters/local/lists.py",)

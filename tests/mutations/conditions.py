@@ -18,6 +18,7 @@ from tests.mutations import (
     overtaken,
     remarks,
     steps,
+    streams,
     sweeping,
 )
 
@@ -37,6 +38,7 @@ MUTATIONS = (
     *overtaken.MUTATIONS,
     *remarks.REMARKS,
     *steps.STEPS,
+    *streams.MUTATIONS,
     *sweeping.MUTATIONS,
 )
 BY_ID = {mutation.id: mutation for mutation in MUTATIONS}

@@ -25,6 +25,11 @@ WITHOUT_HARM = {
         ("adapters/local/maps.py", f"{name} = ?"): "names the shard"
         for name in ("run_id", "map", "map_order", "shard")
     },
+    ("adapters/local/streams.py", "{_OF}"): "its terms stand in a text of their own",
+    **{
+        ("adapters/local/streams.py", f"{name} = ?"): "names the stream run"
+        for name in ("stream", "stream_run")
+    },
     ("adapters/local/dead_letters.py", "message_id = ?"): "names the row",
     ("adapters/local/scripts.py", "recency <= ?"): "who was born before is nobody's child",
 }
