@@ -8,6 +8,7 @@ and gets the first one's receipt. It counts both, requests and effects, so that 
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -89,7 +90,12 @@ def use(world: Outside) -> Outside:
 
 
 def outside() -> Outside:
-    """The connected world. An application would have its clients here instead."""
+    """The connected world, or else the one in the file that `EXAMPLES_OUTSIDE` names.
+
+    An application would have its clients here instead.
+    """
     if not _connected:
-        raise RuntimeError("nothing is connected: call examples.outside.connect(path) first")
+        if "EXAMPLES_OUTSIDE" not in os.environ:
+            raise RuntimeError("nothing is connected: set EXAMPLES_OUTSIDE to the path of a file")
+        connect(os.environ["EXAMPLES_OUTSIDE"])
     return _connected[0]

@@ -1,7 +1,7 @@
 """A chat agent as an actor: one stream run per conversation, one message at a time.
 
 What the agent knows of a conversation is its checkpoint, which costs the same for the first message
-and for the thousandth. Its model and its tools are steps: asked once for each message.
+and for the thousandth. Its model is asked in a step: once for each answer.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from examples.chat import model
 from stepwell import (
     RetryPolicy,
     acknowledge_inbox_signal,
@@ -28,6 +29,8 @@ from stepwell import (
 STREAM = "chat"
 #: Messages that the agent remembers word by word.
 MEMORY = 6
+#: Messages that are answered together at most.
+TOGETHER = 5
 
 
 class Said(BaseModel):
@@ -36,20 +39,16 @@ class Said(BaseModel):
     text: str = Field(min_length=1, max_length=4_000)
 
 
-@step(name="chat.think", retry=RetryPolicy(max_attempts=3))
-async def think(recent: list[str], text: str) -> str:
-    """What the model answers. A model of three rules, which stands for a large one."""
-    if text.endswith("?"):
-        return f"I was asked {len(recent)} things before; I do not know."
-    if any(text == each for each in recent):
-        return "You have said that."
-    return f"You said {len(text.split())} words."
+@step(name="chat.think", retry=RetryPolicy(max_attempts=3, initial="1s"))
+async def think(recent: list[str], said: list[str]) -> str:
+    """Ask the model."""
+    return await model.answer(recent, said)
 
 
 @stream_workflow(name=STREAM)
 async def chat(greeting: str = "Hello") -> None:
     """One conversation. It ends when somebody says goodbye."""
-    await emit(STREAM, "agent.said", {"text": greeting})
+    await emit(STREAM, "agent.said", {"text": greeting, "to": []})
 
 
 @stream_step(stream=STREAM, signals={"user.said": Said, "user.left": None}, name="agent")
@@ -60,28 +59,29 @@ async def agent() -> None:
     if signal is None:
         return
     if signal.signal_type == "user.left":
+        await emit(STREAM, "agent.left")
         await set_result({"messages": state["count"], "last": state["recent"][-1:]})
         await terminate()
         return
-    said = [signal.payload["text"]]
-    for more in await poll_inbox(["user.said"]):
-        said.append(more.payload["text"])
+    burst = [signal, *await poll_inbox(["user.said"], limit=TOGETHER - 1)]
+    for more in burst[1:]:
         await acknowledge_inbox_signal(more.signal_id)
-    answer = await think(state["recent"], said[-1])
-    await emit(STREAM, "agent.said", {"text": answer, "to": len(said)})
+    said = [each.payload["text"] for each in burst]
+    answer = await think(state["recent"], said)
+    await emit(STREAM, "agent.said", {"text": answer, "to": [each.sequence for each in burst]})
     state["count"] += len(said)
     state["recent"] = [*state["recent"], *said][-MEMORY:]
     await save_checkpoint(state)
 
 
-@stream_step(stream=STREAM, signals=["agent.said", "user.left"], name="transcript")
+@stream_step(stream=STREAM, signals=["agent.said", "agent.left"], name="transcript")
 async def transcript() -> None:
     """Count what the agent has said: another step on the same stream, at its own pace."""
     signal = await get_current_signal()
     state = (await get_checkpoint()) or {"said": 0, "last": ""}
     if signal is None:
         return
-    if signal.signal_type == "user.left":
+    if signal.signal_type == "agent.left":
         await set_result(state)
         await terminate()
         return

@@ -7,10 +7,14 @@ text shows what it waits for, and goes on by itself.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, Field
 
+from examples.outside import outside
 from stepwell import (
     RetryPolicy,
+    current,
     emit,
     get_checkpoint,
     get_current_signal,
@@ -28,6 +32,7 @@ from stepwell import (
 #: Drafts after which a person has to look.
 PATIENCE = 3
 STREAM = "review"
+PATIENT = RetryPolicy(max_attempts=3, initial="1s")
 
 
 class Draft(BaseModel):
@@ -43,9 +48,10 @@ class Decision(BaseModel):
     editor: str
 
 
-@step(name="review.remarks", retry=RetryPolicy(max_attempts=3))
+@step(name="review.remarks", retry=PATIENT)
 async def remarks(text: str) -> list[str]:
-    """What there is to say of a draft."""
+    """What there is to say of a draft. In earnest a reader is asked, who wants to be paid."""
+    outside().request("draft looked at", current.idempotency_key, text)
     found = []
     if len(text.split()) < 3:
         found.append("too short")
@@ -68,7 +74,7 @@ async def review() -> None:
 async def reviewer() -> None:
     """Say something of each draft; let an editor decide in the end."""
     signal = await get_current_signal()
-    state = (await get_checkpoint()) or {"drafts": [], "remarks": []}
+    state: dict[str, Any] = (await get_checkpoint()) or {"drafts": [], "remarks": []}
     if signal is None:
         return
     if signal.signal_type == "draft.sent":
@@ -89,9 +95,10 @@ async def reviewer() -> None:
     await terminate()
 
 
-@step(name="review.publish")
+@step(name="review.publish", retry=PATIENT)
 async def publish(text: str) -> str:
     """Put the text where people read it."""
+    outside().request("published", current.idempotency_key, text)
     return f"published: {text}"
 
 

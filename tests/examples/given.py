@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from examples.agent.workflow import assist
 from examples.approval.workflow import Order, refund
 from examples.briefing import script as briefings
+from examples.chat.actor import chat
 from examples.orders import workflow as orders
+from examples.outside import Outside
+from examples.pipeline.streams import sale
+from examples.review.stream import publication
 from examples.trip import workflow as trips
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.guards import StepGuard
 from stepwell.client import PendingHook, RunHandle
 from stepwell.core.records import RunHeader
+from stepwell.core.signals import StreamKey, keyed_signal_id
 from stepwell.testing import Environment
 
 ORDER = Order(number="A-1", customer="C-17", amount=Decimal("48.50"), complaint="arrived broken")
@@ -37,12 +42,38 @@ TO_THE_OFFER = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A signal that somebody sends, under a key, when `behind` others have come to the stream run."""
+
+    stream: str
+    run: str
+    type: str
+    payload: Any = None
+    behind: int = 0
+
+    @property
+    def to(self) -> StreamKey:
+        """The stream run that it goes to."""
+        return StreamKey(self.stream, self.run)
+
+    @property
+    def key(self) -> str:
+        """Its sender's key: no two signals of an example have the same place."""
+        return f"{self.type}/{self.behind}"
+
+    @property
+    def signal_id(self) -> str:
+        """The id that it has by its key."""
+        return keyed_signal_id(self.to, self.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     """An example, and what is answered to its hooks, by the end of the hook's id."""
 
     workflow: Workflow[..., Any]
     input: Mapping[str, Any]
-    answers: Mapping[str, Any]
+    answers: Mapping[str, Any] = field(default_factory=dict)
     #: Effects that it has had in the end, by kind, whatever died; and none else of `SOMETIMES`.
     effects: Mapping[str, int]
     #: How often it waits, for an answer or for time.
@@ -55,6 +86,10 @@ class Example:
     entries: tuple[tuple[str, Any], ...] = ()
     #: What is asked before its steps.
     guards: tuple[StepGuard, ...] = ()
+    #: Signals that are sent while it waits, one after the other.
+    signals: tuple[Sent, ...] = ()
+    #: How often something outside does not answer, by kind.
+    outages: Mapping[str, int] = field(default_factory=dict)
 
 
 #: What is undone, where it has to be.
@@ -67,6 +102,7 @@ SOMETIMES = (
     "insurance cancelled",
     "money returned",
     "tickets voided",
+    "bill refunded",
 )
 OFFERED = {
     "fare asked": 4,
@@ -79,6 +115,7 @@ OFFERED = {
     "offer sent": 1,
     "traveller told": 1,
 }
+PLACED = {"item": "tea", "pieces": 2, "price": "4.50", "address": "Quay 1"}
 EXAMPLES = {
     "approval": Example(
         workflow=refund,
@@ -139,7 +176,61 @@ EXAMPLES = {
         },
         waits=7,
     ),
+    "review": Example(
+        workflow=publication,
+        input={"title": "tea", "first": "TEA"},
+        signals=(
+            Sent(
+                stream="review", run="tea", type="draft.sent", payload={"text": "On tea"}, behind=1
+            ),
+            Sent(stream="review", run="tea", type="draft.sent", payload={"text": "T"}, behind=2),
+            Sent(stream="review", run="tea", type="draft.sent", payload={"text": "held"}, behind=3),
+            Sent(
+                stream="review",
+                run="tea",
+                type="editor.decided",
+                payload={"approved": True, "editor": "Ada"},
+                behind=4,
+            ),
+        ),
+        effects={"draft looked at": 3, "published": 1},
+        waits=4,
+    ),
+    "pipeline": Example(
+        workflow=sale,
+        input={"number": "order-7"},
+        signals=(
+            Sent(stream="pipeline.orders", run="order-7", type="order.placed", payload=PLACED),
+            Sent(
+                stream="pipeline.billing",
+                run="order-7",
+                type="bill.disputed",
+                payload={"reason": "cold"},
+                behind=1,
+            ),
+        ),
+        outages={"parcel shipped": 1},
+        effects={"parcel shipped": 1, "bill charged": 1, "bill refunded": 1},
+        waits=4,
+    ),
+    "chat": Example(
+        workflow=chat,
+        input={"greeting": "Good morning"},
+        signals=tuple(
+            Sent(stream="chat", run="one", type="user.said", payload={"text": text}, behind=behind)
+            for behind, text in ((1, "Good morning"), (3, "Good morning"), (5, "How are you?"))
+        )
+        + (Sent(stream="chat", run="one", type="user.left", behind=7),),
+        effects={"model asked": 3},
+        waits=4,
+    ),
 }
+
+
+def let_fail(world: Outside, example: Example) -> None:
+    """Have what is outside of an example not answer as often as it is to."""
+    for kind, times in example.outages.items():
+        world.fail(kind, times)
 
 
 def started(env: Environment, example: Example) -> RunHandle[Any]:
@@ -166,13 +257,46 @@ def to_be_sent(example: Example, header: RunHeader, sent: int) -> tuple[str, Any
     return example.entries[sent] if waits and sent < len(example.entries) else None
 
 
+def next_signal(example: Example, come: Mapping[StreamKey, Collection[str]]) -> Sent | None:
+    """The signal that is sent next, by the ids of those that have come to each stream run."""
+    for each in example.signals:
+        there = come[each.to]
+        if each.signal_id not in there:
+            return each if len(there) >= each.behind else None
+    return None
+
+
+def _come(env: Environment, example: Example) -> dict[StreamKey, list[str]]:
+    """The ids of the signals that have come to the stream runs of an example."""
+    client = env.client
+    return {
+        to: [
+            each.signal_id for each in env.wait_for(client.signals(to.stream, stream_run_id=to.run))
+        ]
+        for to in {each.to for each in example.signals}
+    }
+
+
+def emit(env: Environment, sent: Sent) -> None:
+    """Send a signal, then work until idle."""
+    emitted = env.client.emit(
+        sent.stream, sent.type, sent.payload, stream_run_id=sent.run, idempotency_key=sent.key
+    )
+    env.wait_for(emitted)
+    env.run_until_idle()
+
+
 def go_on(env: Environment, run: RunHandle[Any], example: Example) -> None:
-    """Send input that is waited for; else answer the oldest hook, or cancel; else let time pass."""
+    """Send input that is waited for, or a signal; else answer the oldest hook, or cancel; else let
+    time pass."""
+    signal = next_signal(example, _come(env, example))
     sent = len(env.wait_for(env.client.list_inbox(run.id))) if example.entries else 0
     entry = to_be_sent(example, env.get(run), sent)
     hook = to_be_answered(example, env.hooks())
     if entry is not None:
         env.put_inbox(run, *entry, entry_id=entry[0])
+    elif signal is not None:
+        emit(env, signal)
     elif hook is None:
         assert env.advance_to_next(), "nothing is waited for"
     elif end_of(hook) == example.cancelled_at:

@@ -15,7 +15,7 @@ from pathlib import Path
 import examples.outside as world
 from examples.outside import Outside
 from stepwell.testing import Environment
-from tests.examples.given import EXAMPLES, go_on, started
+from tests.examples.given import EXAMPLES, go_on, let_fail, started
 
 
 class HangingEnvironment(Environment):
@@ -55,7 +55,8 @@ def main(name: str, folder: str, kind: str, occurrence: str) -> None:
     """Work the example until it hangs."""
     example, number = EXAMPLES[name], int(occurrence)
     with HangingEnvironment(path=Path(folder) / "stepwell.sqlite3", seed="first") as env:
-        world.use(HangingOutside(Path(folder) / "outside.sqlite3", kind, number, env))
+        outside = HangingOutside(Path(folder) / "outside.sqlite3", kind, number, env)
+        let_fail(world.use(outside), example)
         if kind == "before" or kind == "after":
             env.crash_at(number, kind)
         run = started(env, example)

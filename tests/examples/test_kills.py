@@ -17,7 +17,7 @@ from stepwell.client import RunHandle
 from stepwell.core.records import RunStatus
 from stepwell.testing import Environment
 from stepwell.testing.laws import check_run
-from tests.examples.given import EXAMPLES, SOMETIMES, Example, go_on, started
+from tests.examples.given import EXAMPLES, SOMETIMES, Example, go_on, let_fail, started
 
 START = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
@@ -48,6 +48,7 @@ def check_end(env: Environment, run: RunHandle[Any], example: Example, world: Ou
 def test_every_leg_may_be_another_process(name: str, tmp_path: Path, world: Outside) -> None:
     example: Example = EXAMPLES[name]
     before = START
+    let_fail(world, example)
     for _ in range(example.waits):
         with leg(tmp_path, before) as env:
             run = started(env, example)
@@ -57,7 +58,7 @@ def test_every_leg_may_be_another_process(name: str, tmp_path: Path, world: Outs
     with leg(tmp_path, before) as env:
         check_end(env, started(env, example), example, world)
     for kind, times in example.effects.items():
-        assert world.requests(kind) == times, kind
+        assert world.requests(kind) == times + example.outages.get(kind, 0), kind
 
 
 def killed(name: str, folder: Path, kind: str, occurrence: int) -> int:
@@ -120,7 +121,7 @@ def test_a_process_killed_at_any_call_is_taken_over_by_another(
 
 def calls_of(name: str) -> int:
     """How many calls to store, queue and timers the turns of an example make."""
-    connect(":memory:")
+    let_fail(connect(":memory:"), EXAMPLES[name])
     with Environment() as env:
         run = started(env, EXAMPLES[name])
         while not env.get(run).status.terminal:

@@ -3,5 +3,8 @@
 import examples.agent.workflow
 import examples.approval.workflow
 import examples.briefing.script
+import examples.chat.actor
 import examples.orders.workflow
+import examples.pipeline.streams
+import examples.review.stream
 import examples.trip.workflow  # noqa: F401

@@ -22,7 +22,7 @@ from stepwell.core.subscription import SubscriptionStatus
 from stepwell.errors import UsageError
 from stepwell.streams.signals import Signal, shown_signal
 
-#: Waiting signals that one look shows.
+#: Waiting signals that one look shows at most.
 _POLLED = 100
 
 
@@ -163,21 +163,25 @@ def suspend(reason: str, resume_signals: Iterable[str] | None = None) -> Awaitab
     return _DONE
 
 
-def poll_inbox(signal_types: Iterable[str] | None = None) -> Any:
-    """The signals that wait behind the current one, oldest first, at most 100; await it.
+def poll_inbox(signal_types: Iterable[str] | None = None, *, limit: int = _POLLED) -> Any:
+    """The signals that wait behind the current one, oldest first, at most `limit`; await it.
 
     They stay where they are, and are delivered in their turn, unless they are acknowledged. By
-    default of all types that the step takes. Recorded: the same on every replay. Raises
-    `UsageError` outside a stream step.
+    default of all types that the step takes. Recorded, values and all: the same on every replay.
+    Raises `UsageError` outside a stream step, and unless `limit` is from 1 to 100.
     """
     here, run = _here("poll_inbox"), RUN.get()
     assert run is not None
+    if not 1 <= limit <= _POLLED:
+        raise UsageError(f"poll_inbox: limit is from 1 to {_POLLED}, not {limit}")
     wanted = tuple(here.definition.signals if signal_types is None else signal_types)
-    return coloured(run, run.compose(_polled(here, run, wanted), "poll_inbox"))
+    return coloured(run, run.compose(_polled(here, run, wanted, limit), "poll_inbox"))
 
 
-async def _polled(here: Handling, run: RunContext, types: tuple[str, ...]) -> list[Signal]:
-    found: Sequence[NumberedSignal] = await run.poll_inbox(types, _POLLED)
+async def _polled(
+    here: Handling, run: RunContext, types: tuple[str, ...], limit: int
+) -> list[Signal]:
+    found: Sequence[NumberedSignal] = await run.poll_inbox(types, limit)
     here.polled |= {sent.signal_id: number for number, sent in found}
     return [shown_signal(here.key, sent, number) for number, sent in found]
 
