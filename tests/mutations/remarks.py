@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 _REMARKS = "engine/remarks.py"
 _PATCHES = "tests/integration/test_patches.py::"
 _ATTRIBUTES = "tests/integration/test_attributes.py::"
+_SIGNALS = "tests/integration/test_last_signals.py::"
 _CONTEXT = "tests/integration/test_run_context.py::"
 
 REMARKS = (
@@ -44,19 +45,27 @@ REMARKS = (
     ),
     Mutation(
         id="remarks-at-the-end",
-        module="engine/turn.py",
-        was="                performer.record_remarks()\n",
-        becomes="                pass\n",
+        module="engine/passes.py",
+        was="            await performer.record_rest()\n",
+        becomes="            pass\n",
         protects="what the code said last, before it ended, is recorded too",
         killed_by=(f"{_ATTRIBUTES}test_they_are_shown_while_the_run_waits_and_after_it_ended",),
     ),
     Mutation(
         id="remarks-of-code-that-does-not-fit",
-        module="engine/turn.py",
-        was="if not isinstance(replay.outcome, Blocked):\n                performer.record_remarks()",
-        becomes="if replay:\n                performer.record_remarks()",
+        module="engine/passes.py",
+        was="if not isinstance(replay.outcome, Blocked):",
+        becomes="if replay:",
         protects="code that does not fit has no effect, nor does it mark anything",
         killed_by=(f"{_PATCHES}test_a_code_that_does_not_fit_marks_nothing",),
+    ),
+    Mutation(
+        id="signals-at-the-end",
+        module="engine/perform.py",
+        was="            await self._signals.perform_last()\n",
+        becomes="            pass\n",
+        protects="a signal that the code emitted last, before it ended, is sent",
+        killed_by=(f"{_SIGNALS}test_what_a_workflow_emits_before_it_returns_is_sent",),
     ),
     Mutation(
         id="attributes-once",

@@ -33,7 +33,7 @@ async def passed(
         replay.run(history, recorded=recorded)
         held = await _perform(turn, replay, performer, stop_at)
         if not isinstance(replay.outcome, Blocked):
-            performer.record_remarks()
+            await performer.record_rest()
         await performer.stop()
         await turn.puts.settle()
         yield held

@@ -162,6 +162,12 @@ class Performer:
             return True
         return False
 
+    async def record_rest(self) -> None:
+        """Record what the code has said and sent on the way to its end, or to where it waits."""
+        self.record_remarks()
+        if self._replay.outcome is not None:
+            await self._signals.perform_last()
+
     def record_remarks(self) -> None:
         """Record what the code said of its run and the log does not hold yet."""
         for event in self._replay.remarks.take(self._turn.journal.now()):

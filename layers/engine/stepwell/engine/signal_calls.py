@@ -34,6 +34,14 @@ class SignalCalls:
             else:
                 await self._emit(command)
 
+    async def perform_last(self) -> None:
+        """Record what the code emitted as the last that it did: its end takes nothing back."""
+        fresh, self._replay.fresh = self._replay.fresh, []
+        for command in [*self.ready, *fresh]:
+            if isinstance(command, EmitSignal):
+                await self._emit(command)
+        self.ready = []
+
     async def _emit(self, command: EmitSignal) -> None:
         turn, draft = self._turn, command.draft
         values = turn.values.of(draft.key.owner)
