@@ -1,4 +1,4 @@
-"""A scripted model: three rules that stand for a large one, and a count of how often it was asked."""
+"""A scripted model: three rules for a large one, and a count of how often it was asked."""
 
 from __future__ import annotations
 

@@ -79,9 +79,9 @@ async def address_of(number: str) -> str:
     return said[number]
 
 
-@step(name="pipeline.ship", retry=PATIENT)
+@step(name="pipeline.ship", retry=RetryPolicy(max_attempts=3, initial="1h", jitter="none"))
 async def ship(item: str, pieces: int, address: str) -> str:
-    """Hand a parcel to the carrier."""
+    """Hand a parcel to the carrier, who is asked again after an hour."""
     parcel = f"{pieces} x {item} to {address}"
     outside().request("parcel shipped", current.idempotency_key, parcel)
     return parcel

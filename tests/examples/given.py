@@ -43,7 +43,7 @@ TO_THE_OFFER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A signal that somebody sends, under a key, when `behind` others have come to the stream run."""
+    """A signal that somebody sends, under a key, once `behind` others are on its stream run."""
 
     stream: str
     run: str
@@ -216,11 +216,13 @@ EXAMPLES = {
     "chat": Example(
         workflow=chat,
         input={"greeting": "Good morning"},
-        signals=tuple(
-            Sent(stream="chat", run="one", type="user.said", payload={"text": text}, behind=behind)
-            for behind, text in ((1, "Good morning"), (3, "Good morning"), (5, "How are you?"))
-        )
-        + (Sent(stream="chat", run="one", type="user.left", behind=7),),
+        signals=(
+            *(
+                Sent(stream="chat", run="one", type="user.said", payload={"text": text}, behind=n)
+                for n, text in ((1, "Good morning"), (3, "Good morning"), (5, "How are you?"))
+            ),
+            Sent(stream="chat", run="one", type="user.left", behind=7),
+        ),
         effects={"model asked": 3},
         waits=4,
     ),
