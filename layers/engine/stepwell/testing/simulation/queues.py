@@ -152,11 +152,6 @@ class GroupedQueue(SimulatedQueue):
             self._known[key] = now + DEDUPLICATION
             self._enter(group, body)
 
-    async def send_all(self, messages: Sequence[Message]) -> None:
-        """Send messages to runs."""
-        for message in messages:
-            await self.send(message)
-
     def receivable(self) -> Iterator[Letter]:
         """The oldest message of each group, if it is visible."""
         seen: set[str] = set()
