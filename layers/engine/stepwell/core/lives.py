@@ -102,6 +102,13 @@ class Lives:
         identity = again(identity, generation)
         return identity if step is None else inside(step, identity)
 
+    def is_past(self, hook: str, step: str | None) -> bool:
+        """Whether a hook of this id was opened anew since."""
+        if not self.generations:
+            return False
+        first, generation = _first(hook, step)
+        return generation < self.generations.get(first, 1)
+
     def moved(self, timer: str, due: Millis, asked: Millis) -> Millis:
         """When a delay that was asked for at a time is over.
 

@@ -315,16 +315,18 @@ def numbered(commits: Iterable[e.Commit]) -> Iterator[tuple[int, e.Event]]:
         yield from enumerate(commit.events, commit.first)
 
 
-def is_of(state: RunState, identity: str) -> bool:
+def is_of(state: RunState, identity: str, step: str | None = None) -> bool:
     """Whether something belongs to what the run does now: of a subscription, to the signal under
-    way. What belonged to one before has nobody who would ask for it."""
+    way. What belonged to one before has nobody who would ask for it; nor has a hook, held by this
+    step if any, of before the signal was redriven."""
     known = state.subscription
     if known is None:
         return True
     if known.current is None:
         return False
     scope = handling_id(known.current.sequence)
-    return identity.startswith((f"{scope}/", f"{scope}."))
+    ours = identity.startswith((f"{scope}/", f"{scope}."))
+    return ours and (identity in state.hooks or not state.lives.is_past(identity, step))
 
 
 def _run_started(state: RunState, event: e.RunStarted) -> None:

@@ -39,6 +39,7 @@ from stepwell.engine.endings import (
 )
 from stepwell.engine.handling import HandlingReplay
 from stepwell.engine.passes import passed, time_to_stop
+from stepwell.engine.puts import Puts
 from stepwell.engine.turn_context import TurnContext
 from stepwell.engine.values import payloads_of
 from stepwell.engine.waiting_signals import WaitingSignals
@@ -226,8 +227,10 @@ class _Subscriber:
         )
         replay.journal_dir = turn.settings.journal_dir
         replay.skipped = part.skipped
+        # Puts of its own: those of a pass are refused once it is over.
+        here = replace(turn, puts=Puts())
         async with passed(
-            turn, replay, part.events, part.recorded, self._fraction, stop_at=self._stop_at
+            here, replay, part.events, part.recorded, self._fraction, stop_at=self._stop_at
         ) as held:
             return await self._settle(current, replay, held=held)
 

@@ -227,7 +227,7 @@ class Engine:
             state=state,
             journal=journal,
             values=Values(ports.blobs, self.settings.sizes, header.run_id),
-            rows={row.hook_id: row for row in rows.hooks if is_of(state, row.hook_id)},
+            rows={row.hook_id: row for row in rows.hooks if is_of(state, row.hook_id, row.step)},
             steps={row.step: row for row in rows.steps if is_of(state, row.step)},
             inbox={row.entry_id: row for row in rows.inbox},
             time=time,
@@ -238,7 +238,7 @@ class Engine:
             idle=delivered.message.idle if isinstance(delivered.message, Continue) else 0,
             told=noting.note_of(state),
             stale=Stale(
-                tuple(row.hook_id for row in rows.hooks if not is_of(state, row.hook_id)),
+                tuple(row.hook_id for row in rows.hooks if not is_of(state, row.hook_id, row.step)),
                 tuple(row.step for row in rows.steps if not is_of(state, row.step)),
             ),
         )

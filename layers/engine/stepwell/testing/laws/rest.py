@@ -12,7 +12,7 @@ from collections.abc import Sequence, Set
 
 from stepwell.core import events as e
 from stepwell.core.records import HookRow, HookStatus, Millis, RunHeader, RunStatus, StepRow, Wait
-from stepwell.core.state import RunState, fold
+from stepwell.core.state import RunState, fold, is_of
 from stepwell.engine.settle import SHOWN_WAITS
 from stepwell.testing.facts import RunFacts
 from stepwell.testing.laws.inbox import check_taken
@@ -109,9 +109,11 @@ def check_recorded(state: RunState, rows: Sequence[HookRow]) -> None:
     """What was decided about a hook is in the log.
 
     Only a hook that came too late, from an attempt or a turn that was overtaken, may be closed
-    unknown to it.
+    unknown to it. What a subscription's earlier signals left is told no more.
     """
     for row in rows:
+        if not is_of(state, row.hook_id, row.step):
+            continue
         known = state.hooks.get(row.hook_id)
         if row.status is HookStatus.PENDING or (known is not None and not known.open):
             continue
