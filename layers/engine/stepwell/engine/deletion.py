@@ -22,6 +22,7 @@ from stepwell.core.records import REMEMBERED, RunHeader, RunStatus, tombstone
 from stepwell.core.state import RunState
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Ports
+from stepwell.engine.stream_deletion import end_subscriptions, erase_stream
 from stepwell.engine.turn_context import TurnContext
 from stepwell.engine.values import owner_of
 
@@ -51,6 +52,7 @@ async def delete(turn: TurnContext, message: object, commits: Sequence[Commit]) 
     state, journal = turn.state, turn.journal
     if state.status != "deleted":
         assert isinstance(message, DeleteRun)
+        await end_subscriptions(turn.ports, turn.header, commits)
         journal.record(
             RunDeleted(at=journal.now(), request_id=message.request_id, actor=message.actor)
         )
@@ -89,11 +91,12 @@ def shards_in(run_id: str, commits: Iterable[Commit]) -> list[ShardKey]:
     return found
 
 
-async def erase(ports: Ports, left: RunHeader, commits: Iterable[Commit]) -> None:
+async def erase(ports: Ports, left: RunHeader, commits: Sequence[Commit]) -> None:
     """Delete whatever is there of a run but its tombstone; `commits` are what its log still is.
 
     The log goes last, so while anything else is there it tells of it.
     """
+    await erase_stream(ports, left, commits)
     shards = shards_in(left.run_id, commits)
     await ports.blobs.delete_all(owner_of(left.run_id))
     await ports.store.erase(left.run_id, left.kept_until or ports.clock.now() + REMEMBERED, shards)

@@ -17,6 +17,7 @@ from stepwell.core.ids import check_key, check_note, run_id_for
 from stepwell.core.messages import StartRun
 from stepwell.core.payload import codec, digest
 from stepwell.core.records import Fork, HookRow, Payload, RunHeader
+from stepwell.core.signals import is_subscription
 from stepwell.engine.catalogue import Catalogue
 from stepwell.engine.headers import found_run, header_of
 from stepwell.engine.ports import Ports, RunRows
@@ -51,6 +52,12 @@ class Forks:
                 raise UsageError(f"{what}: give a mapping, not {given!r:.100}")
         rows = await self._ports.store.load(source_id)
         header = found_run(rows.header, source_id)
+        if header.stream_run is not None:
+            what = "a subscription" if is_subscription(source_id) else "a stream run"
+            raise ForkRefused(
+                source_id,
+                f"is {what}: it has signals, which a fork has not; start another stream run",
+            )
         events = [event for commit in rows.commits for event in commit.events]
         last = _place(header, events, at)
         texts = self._edits(rows, events[:last], edits)

@@ -63,6 +63,11 @@ def subscription_row(turn: TurnContext, types: tuple[str, ...], *, ended: bool) 
 
 async def unsubscribe(turn: TurnContext) -> None:
     """Have nobody wake a subscription any more, which has ended."""
+    parent = turn.header.parent
+    if not turn.settled and parent is not None:
+        owner = await turn.ports.store.get_header(parent.run_id)
+        if owner is None or owner.deleted_at is not None:
+            return  # the rows of its stream run are gone, and stay so
     await turn.ports.streams.subscribe(subscription_row(turn, (), ended=True))
 
 

@@ -12,6 +12,7 @@ from stepwell.core.ids import check_note
 from stepwell.core.messages import CancelRun, DeleteRun, ResumeRun, RetryRun, Wake
 from stepwell.core.records import Attention, GuardChange, RunHeader, RunStatus
 from stepwell.core.reopening import reopened, request_of
+from stepwell.core.signals import is_subscription
 from stepwell.engine.control import send_kept
 from stepwell.engine.headers import found_run, last_link
 from stepwell.engine.polling import poll
@@ -24,6 +25,7 @@ from stepwell.errors import (
     RunEnded,
     RunNotEnded,
     RunNotFound,
+    UsageError,
 )
 
 #: How often a note is written anew because the header went on meanwhile.
@@ -154,6 +156,11 @@ class Operating:
             raise RunNotFound(run_id)
         if not header.status.terminal:
             raise RunNotEnded(run_id)
+        if is_subscription(run_id) and header.parent is not None:
+            raise UsageError(
+                f"run {run_id!r} is a subscription: it goes with its stream run, "
+                f"which is run {header.parent.run_id!r}"
+            )
         await self._ports.queue.send(
             DeleteRun(
                 run_id=run_id,

@@ -26,6 +26,7 @@ from stepwell.core.signals import (
     StreamKey,
 )
 from stepwell.engine.ports import Ports
+from stepwell.engine.values import owner_of
 
 #: Batches that are read at a time where the head lags.
 _BEHIND = 10 * BATCH
@@ -105,6 +106,8 @@ class Sequencer:
         until = max([*told, *known.values(), 0])
         asked = [row.run_id for row in rows if not row.ended and not types.isdisjoint(row.types)]
         await self._wake(asked, until)
+        if all(row.ended for row in rows):
+            await self._erase_late(key)
         return Sequenced(
             key=key,
             last=last,
@@ -113,6 +116,13 @@ class Sequencer:
             subscribed=bool(rows),
             age=now - oldest if fresh else 0,
         )
+
+    async def _erase_late(self, key: StreamKey) -> None:
+        """Delete what came to a stream run that was deleted meanwhile: nobody would any more."""
+        owner = await self._ports.store.get_header(key.owner)
+        if owner is not None and owner.deleted_at is not None:
+            await self._ports.streams.erase(key)
+            await self._ports.blobs.delete_all(owner_of(key.owner))
 
     async def _remember(self, key: StreamKey, signals: Iterable[NumberedSignal]) -> None:
         numbers: Mapping[str, int] = {signal.signal_id: number for number, signal in signals}

@@ -308,8 +308,8 @@ async def write_header(
 def _kept_until(turn: TurnContext, status: RunStatus) -> Millis | None:
     """Until when an ended run is kept: as it was decided at its end, whatever is set meanwhile."""
     header, state = turn.header, turn.state
-    if not state.terminal:
-        return None
+    if not state.terminal or state.subscription is not None:
+        return None  # a subscription goes with its stream run
     if header.status.terminal and header.last_event == state.last:
         return header.kept_until
     return turn.settings.retention.kept_until(status, state.at)
