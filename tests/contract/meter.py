@@ -36,8 +36,10 @@ class Meter:
         for operation, count in {
             "PutItem": self._write,
             "UpdateItem": self._write,
+            "BatchWriteItem": self._write,
             "Query": self._query,
             "GetItem": self._get,
+            "BatchGetItem": self._get_batch,
         }.items():
             events.register(f"after-call.dynamodb.{operation}", count)
         for client in (table.client, *others):
@@ -85,6 +87,11 @@ class Meter:
 
     def _get(self, parsed: dict[str, Any], **_: Any) -> None:
         self._add(item_size(parsed.get("Item", {})))
+
+    def _get_batch(self, parsed: dict[str, Any], **_: Any) -> None:
+        """Each item begun, if it was read consistently; the keys that have none are not told."""
+        for item in parsed["Responses"][self._table]:
+            self._add(item_size(item))
 
     def _add(self, size: int) -> None:
         if self._counting:

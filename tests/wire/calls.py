@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.adapters.aws.queue import give_back
+from stepwell.core.messages import SignalSent
 from stepwell.core.records import Attention, Decision, HookStatus, tombstone
+from stepwell.core.signals import StreamHead, StreamKey
 from tests.contract.given import (
     MINUTE,
     START,
@@ -21,7 +23,10 @@ from tests.contract.given import (
     definition,
     header,
     hook,
+    sent_signal,
+    signal_batch,
     step_row,
+    subscription,
     wake,
 )
 from tests.wire.wire import Wire
@@ -59,6 +64,7 @@ class Call:
             [_unsharded(item) for item in wire.items(run)],
             wire.objects(run),
             wire.bodies("run.fifo", run),
+            wire.bodies("signal.fifo", run),
             sorted(set(inbox)) if self.doubled else inbox,
             sorted(set(steps)) if self.doubled else steps,
             wire.schedules(run),
@@ -257,4 +263,71 @@ BLOBS = [
     ),
     Call(name="blobs.get", service="s3", make=lambda w, r: w.blobs.get(r), given=_stored),
 ]
-CALLS = [*WRITES, *READS, *QUEUES, *TIMERS, *BLOBS]
+
+
+def _stream(run: str) -> StreamKey:
+    return StreamKey(run, "c1")
+
+
+def _head(run: str, last: int = 3) -> StreamHead:
+    return StreamHead(key=_stream(run), last=last, created_at=START, updated_at=START)
+
+
+async def _subscribed(wire: Wire, run: str) -> None:
+    await wire.store.put_header(header(f"sub-{run}", last_event=4, snapshot=3))
+    await wire.store.append(f"sub-{run}", commit(1, events=2))
+    await wire.store.append(f"sub-{run}", commit(3, events=2))
+
+
+async def _signalled(wire: Wire, run: str) -> None:
+    """A stream run with something of everything."""
+    key = _stream(run)
+    await wire.streams.append(key, signal_batch(1, 3))
+    await wire.streams.remember(key, {"s1": 1, "s2": 2, "s3": 3}, START + HOUR)
+    await wire.streams.move_head(_head(run))
+    await wire.streams.subscribe(subscription(key))
+
+
+def _later(run: str, after: int) -> SignalSent:
+    # The name of its schedule holds no name of a stream, but a hash.
+    return sent_signal(key=_stream(run), due=START + after)
+
+
+STREAMS = [
+    _answer("streams.append", lambda w, r: w.streams.append(_stream(r), signal_batch(1, 3))),
+    _answer("streams.move_head", lambda w, r: w.streams.move_head(_head(r))),
+    _answer("streams.move_head again", lambda w, r: w.streams.move_head(_head(r, 5)), _signalled),
+    _answer(
+        "streams.remember",
+        lambda w, r: w.streams.remember(_stream(r), {"s1": 1, "s2": 2}, START + HOUR),
+    ),
+    _answer("streams.subscribe", lambda w, r: w.streams.subscribe(subscription(_stream(r)))),
+    _answer("streams.erase", lambda w, r: w.streams.erase(_stream(r)), _signalled),
+    _answer("trim", lambda w, r: w.store.trim(r, 3, hooks=["hook"], steps=["step"]), _whole),
+]
+STREAM_READS = [
+    _answer("streams.head", lambda w, r: w.streams.head(_stream(r)), _signalled),
+    _answer("streams.read", lambda w, r: w.streams.read(_stream(r), after=1, limit=9), _signalled),
+    _answer("streams.find", lambda w, r: w.streams.find(_stream(r), ["s1", "s9"]), _signalled),
+    _answer("streams.subscriptions", lambda w, r: w.streams.subscriptions(_stream(r)), _signalled),
+    _answer("load of a subscription", lambda w, r: w.store.load(f"sub-{r}"), _subscribed),
+]
+SIGNALS = [
+    Call(
+        name="queue.send_all",
+        service="sqs",
+        make=lambda w, r: w.queue.send_all([wake(f"{r}-1"), wake(f"{r}-2")]),
+    ),
+    Call(
+        name="signals.send",
+        service="sqs",
+        make=lambda w, r: w.signals.send([sent_signal(key=_stream(r))]),
+    ),
+    Call(
+        name="signal_timers.schedule, soon",
+        service="sqs",
+        make=lambda w, r: w.signal_timers.schedule(_later(r, MINUTE)),
+        doubled=True,
+    ),
+]
+CALLS = [*WRITES, *READS, *QUEUES, *TIMERS, *BLOBS, *STREAMS, *STREAM_READS, *SIGNALS]

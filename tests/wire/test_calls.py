@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from stepwell.adapters.aws.clients import ATTEMPTS
 from stepwell.engine.ports import TransientError
 from tests.contract.given import run
-from tests.wire.calls import CALLS, READS, Call, plain
+from tests.wire.calls import CALLS, READS, STREAM_READS, Call, plain
 from tests.wire.faults import (
     ALTERED,
     CUT,
@@ -45,12 +45,13 @@ UNREADABLE = (HTML_200, HALF_JSON)
 NOT_REPEATED = {("blobs.get", "cut")}
 #: Where there is nothing to tell, and an empty reply is taken for what it looks like.
 SILENT = ("give_back", "timers.cancel")
+_READS = (*READS, *STREAM_READS)
 _numbers = itertools.count(1)
 
 
 def cases() -> Iterator[tuple[Call, Fault]]:
     for call in CALLS:
-        yield from ((call, fault) for fault in (OF_READS if call in READS else PASSING))
+        yield from ((call, fault) for fault in (OF_READS if call in _READS else PASSING))
         if call.service == "dynamodb":
             yield call, ALTERED
             yield call, CUT_LATE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +25,10 @@ from stepwell.adapters.aws.clients import Clients
 from stepwell.adapters.aws.queue import InboxQueue, SqsQueue, SqsStepQueue
 from stepwell.adapters.aws.schedules import ScheduleTarget
 from stepwell.adapters.aws.session import open_session
+from stepwell.adapters.aws.signal_queue import SqsSignalQueue
+from stepwell.adapters.aws.signal_timers import AwsSignalTimers
 from stepwell.adapters.aws.store import DynamoStore
+from stepwell.adapters.aws.streams import DynamoStreams
 from stepwell.adapters.aws.table import Table
 from stepwell.adapters.aws.timers import AwsTimers
 from stepwell.adapters.local.clock import SkippingClock
@@ -38,13 +41,14 @@ from tests.wire.faults import Fault
 BUCKET = "values"
 GROUP = "stepwell"
 TABLE = "stepwell"
-QUEUES = ("run.fifo", "inbox", "step")
+QUEUES = ("run.fifo", "signal.fifo", "inbox", "step")
 TARGET = ScheduleTarget(
     group=GROUP,
     queue_arn=f"arn:aws:sqs:{REGION}:{ACCOUNT}:run.fifo",
     role_arn=f"arn:aws:iam::{ACCOUNT}:role/schedules",
     dead_letter_arn=f"arn:aws:sqs:{REGION}:{ACCOUNT}:schedules-dead",
 )
+SIGNAL_TARGET = replace(TARGET, queue_arn=f"arn:aws:sqs:{REGION}:{ACCOUNT}:signal.fifo")
 #: How long a client waits for a reply that is held, in seconds. No other reply is waited for so.
 IMPATIENCE = 0.02
 
@@ -71,6 +75,9 @@ class Wire:
     steps: SqsStepQueue = field(init=False)
     inbox: InboxQueue = field(init=False)
     timers: AwsTimers = field(init=False)
+    streams: DynamoStreams = field(init=False)
+    signals: SqsSignalQueue = field(init=False)
+    signal_timers: AwsSignalTimers = field(init=False)
 
     def afresh(self) -> None:
         """New adapters on an empty account, and a door without faults that has seen nothing."""
@@ -82,6 +89,11 @@ class Wire:
         self.inbox = InboxQueue(self.clients, self.url("inbox"))
         self.timers = AwsTimers(
             self.clients, self.clock, queue=self.queue, inbox=self.inbox, target=TARGET
+        )
+        self.streams = DynamoStreams(self.table, self.clients)
+        self.signals = SqsSignalQueue(self.clients, self.url("signal.fifo"))
+        self.signal_timers = AwsSignalTimers(
+            self.clients, self.clock, queue=self.signals, inbox=self.inbox, target=SIGNAL_TARGET
         )
         wipe(QUEUES)
         self.forget()
