@@ -186,14 +186,25 @@ class RunState:
             yield Wait(
                 kind="signal", id=known.step, name=known.stream, since=self.at, reason=reason
             )
-        elif current.due is not None:
+        elif self.retry_due is not None:
             yield Wait(
                 kind="retry",
                 id=handling_id(current.sequence),
                 name=known.step,
                 since=self.at,
-                until=current.due,
+                until=self.retry_due,
             )
+
+    @property
+    def retry_due(self) -> Millis | None:
+        """When the signal under way is tried again; None if it is tried now.
+
+        Once anything has happened at that time or later, its code is at it, and may wait for
+        something else.
+        """
+        current = None if self.subscription is None else self.subscription.current
+        due = None if current is None else current.due
+        return None if due is None or due <= self.at else due
 
     @property
     def wants_input(self) -> bool:
@@ -224,11 +235,12 @@ class RunState:
         for step in self.steps.values():
             if step.due is not None:
                 yield Alarm(step.due, step.id, self.lives.retried + step.attempts)
-        current = None if self.subscription is None else self.subscription.current
-        if current is not None and current.due is not None:
-            yield Alarm(
-                current.due, handling_id(current.sequence), current.number + current.attempt
-            )
+        if self.retry_due is not None:
+            assert self.subscription is not None
+            current = self.subscription.current
+            assert current is not None
+            arm = current.number + current.attempt
+            yield Alarm(self.retry_due, handling_id(current.sequence), arm)
 
     def next_alarm(self, after: Millis | None = None) -> Alarm | None:
         """The earliest one. A run needs no other: the turn that it wakes sees to the next.

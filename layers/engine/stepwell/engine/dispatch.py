@@ -101,7 +101,7 @@ async def call_off(turn: TurnContext, dropped: Collection[tuple[str, int]]) -> N
 
     await all_of(mark(step, order) for step, order in dropped)
     rows = await turn.ports.store.load(turn.run_id)
-    turn.rows.update({row.hook_id: row for row in rows.hooks})
+    turn.take_rows(rows.hooks)
 
 
 async def all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -402,4 +402,4 @@ async def call_off(turn: TurnContext, maps: Iterable[MapState]) -> None:
 
     await all_of(cancel(key) for key in keys)
     rows = await turn.ports.store.load(turn.run_id)
-    turn.rows.update({row.hook_id: row for row in rows.hooks})
+    turn.take_rows(rows.hooks)

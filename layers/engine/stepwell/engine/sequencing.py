@@ -77,6 +77,8 @@ class Sequencer:
         for each in signals:
             wanted.setdefault(each.signal_id, each)
         known = await streams.find(key, list(wanted))
+        # Who numbered those that came before may have died before the head said so.
+        last = max([last, *known.values()])
         left = [each for each in wanted.values() if each.signal_id not in known]
         fresh = len(left)
         oldest = min((each.published_at for each in left), default=0)

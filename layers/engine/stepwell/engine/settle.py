@@ -105,7 +105,7 @@ async def close_behind(turn: TurnContext) -> None:
         return
     if not fold_commits(rows.commits).terminal:
         return
-    turn.rows.update({row.hook_id: row for row in rows.hooks})
+    turn.take_rows(rows.hooks)
     await close_late(turn)
 
 

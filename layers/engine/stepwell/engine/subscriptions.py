@@ -135,7 +135,7 @@ class _Subscriber:
             current = self._known.current
             if current is None:
                 end = await self._take()
-            elif current.due is not None and not turn.due(current.due):
+            elif (due := turn.state.retry_due) is not None and not turn.due(due):
                 end = await self._wait()
             else:
                 earlier = log[current.number - first :] if current.number >= first else ()
@@ -199,7 +199,8 @@ class _Subscriber:
 
     async def _handle(self, current: UnderWay, part: _Slice) -> TurnEnd | None:
         """Call the step's code for the signal under way, or go on with it. None: it is through."""
-        turn = self._turn
+        # Those of the pass before take no more rows in: nobody of that one shall put any.
+        turn = self._turn = replace(self._turn, puts=Puts())
         texts = await turn.values.texts(
             [*payloads_of(None, part.events, turn.rows.values()), self._known.checkpoint or ""]
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from stepwell.core.records import HookRow, InboxRow, Millis, Payload, RunHeader, StepRow
-from stepwell.core.state import RunState
+from stepwell.core.state import RunState, is_of
 from stepwell.engine.chains import GuardChain
 from stepwell.engine.journal import Journal
 from stepwell.engine.outbox import Outbox
@@ -75,6 +75,12 @@ class TurnContext:
     def run_id(self) -> str:
         """The run's id."""
         return self.header.run_id
+
+    def take_rows(self, rows: Iterable[HookRow]) -> None:
+        """Know hook rows that were loaded again: those that belong to what the run does now."""
+        self.rows.update(
+            {row.hook_id: row for row in rows if is_of(self.state, row.hook_id, row.step)}
+        )
 
     def due(self, when: Millis) -> bool:
         """Whether a time has come, for this turn."""
