@@ -19,13 +19,22 @@ from examples.trip.workflow import book_trip
 from stepwell.authoring.decorators import Workflow
 from stepwell.client import Client
 from stepwell.core.records import RunHeader, RunStatus
-from stepwell.errors import ForkRefused, NotRetryable, RunDeleted, RunEnded, RunNotEnded
+from stepwell.errors import (
+    ForkRefused,
+    NotRetryable,
+    RunDeleted,
+    RunEnded,
+    RunNotEnded,
+    SignalNotParked,
+    StreamEnded,
+)
 from stepwell.testing.simulation import Simulation
 from tests.examples.given import LAMPS, TRIP
 from tests.simulation import families as f
 from tests.simulation import inputs as i
 from tests.simulation import lives, mixed, options, remarks
 from tests.simulation import scenarios as s
+from tests.simulation import streams as t
 
 APPROVED = {"approved": True, "reviewer": "Grace"}
 REFUSED = {"approved": False, "reviewer": "Ada"}
@@ -41,6 +50,11 @@ class Story:
     answers: tuple[tuple[str, Any], ...] = ()
     #: What is sent to the run's inbox, by key; an empty key is a request to look again.
     sent: tuple[tuple[str, Any], ...] = ()
+    #: Signals that are sent to the stream run "one", each by somebody of his own: stream, type and,
+    #: for those of one type that are one signal, a key.
+    signals: tuple[tuple[str, str, str], ...] = ()
+    #: Parked signals that somebody looks after: stream, step, what is to become of the first.
+    mended: tuple[tuple[str, str, str], ...] = ()
     cancelled: bool = False
     #: Whether somebody deletes the run when it has ended.
     deleted: bool = False
@@ -61,6 +75,10 @@ class Story:
             sim.answer(hook, payload, name=f"answers {hook} ({n + 1})")
         for n, (key, value) in enumerate(self.sent, 1):
             self._send(sim, n, key, value)
+        for n, signal in enumerate(self.signals, 1):
+            _emit(sim, n, *signal)
+        for n, parked in enumerate(self.mended, 1):
+            _mend_signal(sim, n, *parked)
         if self.cancelled:
             sim.cancel()
         if self.deleted:
@@ -83,7 +101,36 @@ class Story:
         sim.ask(f"sends {key or 'nothing'} ({n})", send, when=lambda: bool(sim.run_ids()))
 
     async def _start(self, client: Client) -> Any:
-        return await client.with_options(idempotency_key="one").start(self.workflow, *self.args)
+        return await client.with_options(idempotency_key=t.ONE).start(self.workflow, *self.args)
+
+
+def _emit(sim: Simulation, n: int, stream: str, kind: str, key: str) -> None:
+    async def emit(client: Client) -> Any:
+        with suppress(StreamEnded):
+            return await client.emit(
+                stream, kind, {"throws": 9}, stream_run_id=t.ONE, idempotency_key=key or f"{n}"
+            )
+        return "too late"
+
+    sim.ask(f"emits {kind} ({n})", emit)
+
+
+def _mend_signal(sim: Simulation, n: int, stream: str, step: str, action: str) -> None:
+    """Somebody looks after the first parked signal of a step, from when its header shows one."""
+
+    def parked() -> bool:
+        shown = [header.subscription for header in sim.headers() if header.workflow[:4] == "sim."]
+        return any(each is not None and each.step == step and each.parked for each in shown)
+
+    async def mend(client: Client) -> Any:
+        found = await client.parked_signals(stream, step, stream_run_id=t.ONE)
+        with suppress(SignalNotParked, RunDeleted):
+            for each in found[:1]:
+                method = getattr(client, f"{action}_signal")
+                return await method(stream, step, each.sequence, stream_run_id=t.ONE)
+        return "nothing to do"
+
+    sim.ask(f"{action}s for {step} ({n})", mend, when=parked)
 
 
 async def _mend(_: Client) -> None:
@@ -165,6 +212,12 @@ _TRIP = (
     ("price", {"price": 60}),
     ("offer", {"yes": True}),
 )
+
+_DRAFTS = tuple(("sim.reviews", "draft", key) for key in ("a", "b", "b", "c"))
+_APPROVED = ("sim.reviews", "approved", "")
+_JOB = ("sim.office", "job", "")
+_REDRIVE_SKIPS = ("sim.shaky", "skips", "redrive")
+_REDRIVE_BLOCKS = ("sim.shaky", "blocks", "redrive")
 
 STORIES = (
     _story("approval", refund, _ORDER, answers=(("approval", APPROVED),), starts=2),
@@ -275,6 +328,37 @@ STORIES = (
         outage=True,
         operated=("pause", "resume"),
         anywhere=("fork", "pause", "resume", "retry", "delete", "force"),
+    ),
+    _story("review", t.reviewing, signals=(*_DRAFTS, _APPROVED), starts=2),
+    _story("review cancelled", t.reviewing, signals=(*_DRAFTS, _APPROVED), cancelled=True),
+    _story(
+        "review looked after",
+        t.reviewing,
+        signals=(*_DRAFTS, _APPROVED),
+        operated=("pause", "resume"),
+        anywhere=("pause", "resume", "retry"),
+    ),
+    _story("game", t.game, signals=(("sim.west", "ball", ""), ("sim.east", "ball", ""))),
+    _story("game cancelled", t.game, cancelled=True),
+    _story(
+        "office",
+        t.office,
+        answers=(("question", "well"), ("question", "badly")),
+        signals=(_JOB, ("sim.office", "closing", "")),
+    ),
+    _story(
+        "office cancelled",
+        t.office,
+        answers=(("question", "well"),),
+        signals=(_JOB, ("sim.office", "closing", "")),
+        cancelled=True,
+    ),
+    _story(
+        "shaky",
+        t.shaky,
+        signals=(("sim.shaky", "job", ""), ("sim.shaky", "job", ""), ("sim.shaky", "end", "")),
+        mended=(*(_REDRIVE_SKIPS, _REDRIVE_BLOCKS) * 3, ("sim.shaky", "blocks", "discard")),
+        outage=True,
     ),
     _story(
         "patient",

@@ -47,9 +47,14 @@ from stepwell.engine.settings import Limits, Settings
 from stepwell.engine.turn import Engine
 from stepwell.errors import DurationLike
 from stepwell.testing.crashes import Crash, Crasher
-from stepwell.testing.facts import RunFacts
+from stepwell.testing.facts import RunFacts, streams_of
 from stepwell.testing.laws import check_deployment
-from stepwell.testing.local_facts import all_local_facts, attempts_under_way, local_facts
+from stepwell.testing.local_facts import (
+    all_local_facts,
+    attempts_under_way,
+    local_facts,
+    local_streams,
+)
 from stepwell.testing.promises import Promises, PromisingClient
 
 P = ParamSpec("P")
@@ -137,7 +142,9 @@ class Environment:
         those of workflows that are not registered.
         """
         lists, facts = self.wait_for(all_local_facts(self._local))
-        check_deployment(lists, facts, self.workflow, self.promises)
+        keys = {*streams_of(facts), *self.promises.signals}
+        streams = self.wait_for(local_streams(self._local, keys))
+        check_deployment(lists, facts, self.workflow, self.promises, streams)
 
     def facts(self, run_id: str) -> RunFacts:
         """All that can be seen of a run, as the laws are held against it."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stepwell.core.events import Event, MapEnded
+from stepwell.core.events import Event, MapEnded, SignalEmitted
 from stepwell.core.map_outcomes import references_in, with_results
 from stepwell.core.payload import unpack
 from stepwell.core.records import (
@@ -25,7 +25,9 @@ from stepwell.core.records import (
     is_reference,
     reference_key,
 )
+from stepwell.core.signals import NumberedSignal, StreamHead, StreamKey, SubscriptionRow
 from stepwell.engine.ports import BlobMissing, Blobs, RunRows, Store
+from stepwell.engine.stream_ports import Streams
 
 #: Fields of events that hold values.
 VALUES = ("input", "result", "payload")
@@ -59,6 +61,11 @@ class RunFacts:
         return tuple(event for commit in self.rows.commits for event in commit.events)
 
     @property
+    def before(self) -> int:
+        """Events before the first of them: a subscription's log is read from a snapshot on."""
+        return self.rows.commits[0].first - 1 if self.rows.commits else 0
+
+    @property
     def history(self) -> tuple[Event, ...]:
         """The log, with values in place of their references, where they were found."""
         return tuple(self._with_values(event) for event in self.events)
@@ -89,6 +96,60 @@ class Lists:
     by_workflow: Mapping[str, tuple[str, ...]]
     by_status: Mapping[RunStatus, tuple[str, ...]]
     by_attention: Mapping[AttentionKind, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFacts:
+    """One stream run.
+
+    `numbers` are those of the ids that are remembered. `quiet` says that no signal of it is on its
+    way, in the signal queue or as a schedule, and that nobody numbers any. `withdrawn` are the ids
+    of scheduled signals that were taken back.
+    """
+
+    key: StreamKey
+    head: StreamHead | None
+    signals: tuple[NumberedSignal, ...]
+    numbers: Mapping[str, int]
+    subscriptions: tuple[SubscriptionRow, ...]
+    quiet: bool
+    withdrawn: frozenset[str] = frozenset()
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of its signals."""
+        return frozenset(signal.signal_id for _, signal in self.signals)
+
+
+def streams_of(runs: Iterable[RunFacts]) -> frozenset[StreamKey]:
+    """The stream runs that runs own, subscribe to, or have emitted to."""
+    found: set[StreamKey] = set()
+    for run in runs:
+        header = run.rows.header
+        if header is not None and header.stream_run is not None:
+            found.add(StreamKey(header.workflow.partition("/")[0], header.stream_run))
+        for event in run.events:
+            if isinstance(event, SignalEmitted):
+                found.add(StreamKey(event.stream, event.stream_run))
+    return frozenset(found)
+
+
+async def gather_stream(
+    streams: Streams, key: StreamKey, *, quiet: bool, withdrawn: frozenset[str] = frozenset()
+) -> StreamFacts:
+    """Look at one stream run."""
+    signals: list[NumberedSignal] = []
+    while page := await streams.read(key, after=len(signals), limit=_PAGE):
+        signals += page
+    return StreamFacts(
+        key=key,
+        head=await streams.head(key),
+        signals=tuple(signals),
+        numbers=await streams.find(key, [signal.signal_id for _, signal in signals]),
+        subscriptions=await streams.subscriptions(key),
+        quiet=quiet,
+        withdrawn=withdrawn,
+    )
 
 
 async def gather_run(

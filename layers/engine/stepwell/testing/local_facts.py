@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from stepwell.adapters.local.wiring import LocalPorts
 from stepwell.core.messages import load_attempt
-from stepwell.testing.facts import Lists, RunFacts, gather_lists, gather_run
+from stepwell.core.signals import StreamKey
+from stepwell.testing.facts import (
+    Lists,
+    RunFacts,
+    StreamFacts,
+    gather_lists,
+    gather_run,
+    gather_stream,
+)
 
 #: Dead letters of which the run has not been told yet count as messages: somebody will see to them.
 _MESSAGE = """
 SELECT 1 FROM messages WHERE run_id = ?
 UNION ALL SELECT 1 FROM dead_letters WHERE run_id = ? AND taken_at IS NULL LIMIT 1
+"""
+_STREAMS = """
+SELECT stream, stream_run FROM signal_batches UNION SELECT stream, stream_run FROM subscriptions
+"""
+_ON_ITS_WAY = """
+SELECT 1 FROM signal_messages WHERE owner = ?
+UNION ALL SELECT 1 FROM signal_timers WHERE owner = ? LIMIT 1
 """
 _DEAD_ATTEMPTS = "SELECT body FROM step_dead_letters WHERE run_id = ? AND taken_at IS NULL"
 
@@ -24,6 +41,19 @@ async def local_facts(local: LocalPorts, run_id: str) -> RunFacts:
         attempts=await attempts_under_way(local, run_id),
         in_queue=bool(local.database.query(_MESSAGE, run_id, run_id)),
     )
+
+
+async def local_streams(local: LocalPorts, keys: Iterable[StreamKey]) -> list[StreamFacts]:
+    """All that can be seen of stream runs, of those in the file and of these."""
+    rows = local.database.query(_STREAMS)
+    known = {StreamKey(stream, run) for stream, run in rows}
+    streams = local.ports.streams
+    return [
+        await gather_stream(
+            streams, key, quiet=not local.database.query(_ON_ITS_WAY, key.owner, key.owner)
+        )
+        for key in sorted({*known, *keys})
+    ]
 
 
 async def attempts_under_way(local: LocalPorts, run_id: str) -> frozenset[int]:

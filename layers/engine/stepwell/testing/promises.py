@@ -6,19 +6,24 @@ may rely on it, whatever dies afterwards; one who was refused must have been tol
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from stepwell.authoring.checkpoints import checkpoint_type
 from stepwell.client import Client, InboxEntry, Resumed
+from stepwell.client.streams import NewSignal, StreamLike
 from stepwell.core import events as e
 from stepwell.core.answers import decision_id
 from stepwell.core.payload import codec
 from stepwell.core.records import GuardChange, HookRow, HookStatus, RunStatus
+from stepwell.core.signals import SignalDraft, StreamKey, stream_key
 from stepwell.engine.catalogue import NamedStart
 from stepwell.engine.ports import Ports
 from stepwell.engine.settings import Settings
 from stepwell.errors import DurationLike, HookAlreadyDecided, HookExpired, IdempotencyConflict
+from stepwell.streams.signals import Signal
 from stepwell.testing.facts import RunFacts
 
 
@@ -44,6 +49,8 @@ class Promises:
         self._cancels: dict[str, int] = {}
         self._retries: list[tuple[str, int]] = []
         self._entries: dict[str, set[str]] = {}
+        #: The ids of signals that were accepted, by stream run.
+        self.signals: dict[StreamKey, set[str]] = {}
 
     @property
     def run_ids(self) -> frozenset[str]:
@@ -73,6 +80,14 @@ class Promises:
     def sent(self, run_id: str, entry_id: str) -> None:
         """An entry of the inbox was accepted."""
         self._entries.setdefault(run_id, set()).add(entry_id)
+
+    def signalled(self, key: StreamKey, signal_id: str) -> None:
+        """A signal was accepted."""
+        self.signals.setdefault(key, set()).add(signal_id)
+
+    def withdrawn(self, key: StreamKey, signal_id: str) -> None:
+        """A signal that was to be sent later was taken back: it may be sent all the same."""
+        self.signals.get(key, set()).discard(signal_id)
 
     def cancelled(self, run_id: str) -> None:
         """A cancel was accepted."""
@@ -166,6 +181,10 @@ def _ended(facts: RunFacts) -> bool:
     return header is not None and header.status.terminal
 
 
+def _key_of(signal: Signal) -> StreamKey:
+    return stream_key(signal.stream_id, signal.stream_run_id)
+
+
 class PromisingClient(Client):
     """A client that notes what it tells its callers."""
 
@@ -215,6 +234,31 @@ class PromisingClient(Client):
         status = await super().cancel(run_id, reason, actor=actor, wait=wait, force=force)
         self._promises.cancelled(run_id)
         return status
+
+    async def emit_all(
+        self, stream: StreamLike, signals: Iterable[NewSignal], *, stream_run_id: str | None = None
+    ) -> tuple[Signal, ...]:
+        """As `Client.emit_all`."""
+        sent = await super().emit_all(stream, signals, stream_run_id=stream_run_id)
+        for each in sent:
+            self._promises.signalled(_key_of(each), each.signal_id)
+        return sent
+
+    async def send_signal(
+        self, draft: SignalDraft, when: DurationLike | datetime | None = None
+    ) -> Signal:
+        """As `Client.send_signal`."""
+        sent = await super().send_signal(draft, when)
+        self._promises.signalled(draft.key, sent.signal_id)
+        return sent
+
+    async def cancel_signal(
+        self, stream: StreamLike, signal_id: str, *, stream_run_id: str | None = None
+    ) -> None:
+        """As `Client.cancel_signal`."""
+        await super().cancel_signal(stream, signal_id, stream_run_id=stream_run_id)
+        stream_id = stream if isinstance(stream, str) else stream.stream_id
+        self._promises.withdrawn(stream_key(stream_id, stream_run_id), signal_id)
 
     async def put_inbox(
         self,

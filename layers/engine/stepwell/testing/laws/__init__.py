@@ -47,6 +47,8 @@ from stepwell.testing.laws.rows import (
     read_output,
 )
 from stepwell.testing.laws.steps import check_dispatches, check_steps
+from stepwell.testing.laws.streams import check_sequence, check_streams
+from stepwell.testing.laws.subscriptions import check_cuts, check_handlings, check_subscription
 from stepwell.testing.laws.waits import check_hooks, check_timers
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "check_cancels",
     "check_children",
     "check_commits",
+    "check_cuts",
     "check_deployment",
     "check_dispatches",
     "check_entries",
@@ -63,6 +66,7 @@ __all__ = [
     "check_families",
     "check_folds",
     "check_forks",
+    "check_handlings",
     "check_header",
     "check_history",
     "check_hook_rows",
@@ -82,8 +86,11 @@ __all__ = [
     "check_rest",
     "check_rows",
     "check_run",
+    "check_sequence",
     "check_step_rows",
     "check_steps",
+    "check_streams",
+    "check_subscription",
     "check_taken",
     "check_timer",
     "check_timers",

@@ -10,7 +10,8 @@ from stepwell.client import RunHandle
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.events import Event, dump_events
 from stepwell.core.records import RunHeader, is_reference
-from stepwell.testing.facts import VALUES, Lists, RunFacts
+from stepwell.core.signals import is_subscription
+from stepwell.testing.facts import VALUES, Lists, RunFacts, StreamFacts
 from stepwell.testing.laws.deleted import check_deleted
 from stepwell.testing.laws.families import check_children, check_families
 from stepwell.testing.laws.forks import check_forks
@@ -30,6 +31,8 @@ from stepwell.testing.laws.replays import check_replay
 from stepwell.testing.laws.rest import check_header, check_rest
 from stepwell.testing.laws.rows import check_rows
 from stepwell.testing.laws.steps import check_dispatches, check_steps
+from stepwell.testing.laws.streams import check_streams
+from stepwell.testing.laws.subscriptions import check_subscription
 from stepwell.testing.laws.waits import check_hooks, check_timers
 from stepwell.testing.promises import Promises
 
@@ -103,6 +106,9 @@ def check_facts(facts: RunFacts, workflow: WorkflowDefinition | None = None) -> 
         if header is not None and header.deleted_at is not None:
             check_deleted(facts)
             return
+        if is_subscription(facts.run_id):
+            check_subscription(facts)
+            return
         check_commits(facts.rows.commits)
         if facts.events:
             noted = header is None or header.attention is not None
@@ -136,10 +142,12 @@ def check_deployment(
     facts: Iterable[RunFacts],
     workflow_of: WorkflowOf,
     promises: Promises | None = None,
+    streams: Iterable[StreamFacts] = (),
 ) -> None:
     """All laws, on all runs of a deployment: `facts` of each, gathered when nothing was under way.
 
-    `workflow_of` finds the code of a workflow; where it finds none, nothing is replayed.
+    `workflow_of` finds the code of a workflow; where it finds none, nothing is replayed. `streams`
+    are the facts of its stream runs.
     """
     found = {each.run_id: each for each in facts}
     for each in found.values():
@@ -152,6 +160,7 @@ def check_deployment(
         missing = sorted(promises.run_ids - set(found))
         assert not missing, f"promised to callers, and nothing is known of them: {missing}"
     check_families(found)
+    check_streams(streams, found, {} if promises is None else promises.signals)
     check_forks(found)
     headers = [each.rows.header for each in found.values() if each.rows.header]
     check_lists(lists, [header for header in headers if header.deleted_at is None])

@@ -38,9 +38,13 @@ def check_numbers(recorded: Sequence[Recorded]) -> None:
 def check_commits(commits: Sequence[e.Commit]) -> None:
     """Each commit goes on where the one before ends, and was written once.
 
-    A turn numbers its commits 1, 2, 3 …; whoever takes over from it does not come back.
+    A turn numbers its commits 1, 2, 3 …; whoever takes over from it does not come back. A log that
+    begins with a snapshot goes on from before that.
     """
-    last, written = 0, Counter[str]()
+    snapshot = bool(commits) and isinstance(commits[0].events[0], e.SubscriptionSnapshot)
+    last, written = commits[0].first - 1 if snapshot else 0, Counter[str]()
+    if snapshot:
+        written[commits[0].turn] = commits[0].number - 1
     for before, commit in zip([None, *commits], commits, strict=False):
         assert commit.events, f"event {commit.first}: a commit without events"
         assert commit.first == last + 1, f"event {commit.first}: a commit after event {last}"
@@ -135,7 +139,7 @@ def check_cancels(events: Sequence[e.Event]) -> None:
 
 def check_folds(events: Sequence[e.Event]) -> None:
     """Folding a prefix and then the rest is folding all, also of events written and read back."""
-    whole = _facts(fold(events))
+    whole = state_facts(fold(events))
     read = e.load_events(e.dump_events(events))
     for number, (before, after) in enumerate(zip(events, read, strict=True), 1):
         assert before == after, f"event {number} changes when it is written and read: {after}"
@@ -144,8 +148,9 @@ def check_folds(events: Sequence[e.Event]) -> None:
         assert state.last == cut, f"event {cut}: the fold counts {state.last}"
         for event in read[cut:]:
             state.apply(event)
-        assert _facts(state) == whole, f"the fold depends on a cut after event {cut}"
+        assert state_facts(state) == whole, f"the fold depends on a cut after event {cut}"
 
 
-def _facts(state: RunState) -> dict[str, Any]:
+def state_facts(state: RunState) -> dict[str, Any]:
+    """All that a fold has come to."""
     return {name: getattr(state, name) for name in RunState.__slots__}

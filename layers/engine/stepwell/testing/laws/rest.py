@@ -18,7 +18,7 @@ from stepwell.testing.facts import RunFacts
 from stepwell.testing.laws.inbox import check_taken
 from stepwell.testing.laws.rows import read_output
 
-_STATUS = {
+STATUS = {
     "completed": RunStatus.COMPLETED,
     "failed": RunStatus.FAILED,
     "cancelled": RunStatus.CANCELLED,
@@ -64,7 +64,7 @@ def check_header(events: Sequence[e.Event], header: RunHeader) -> None:
         return
     state = fold(events)
     assert state.status is not None
-    expected = _STATUS[state.status]
+    expected = STATUS[state.status]
     assert header.status is expected, f"header: {header.status}, the log: {state.status}"
     assert header.last_event == len(events), f"header: event {header.last_event} of {len(events)}"
     said, told = (header.result, header.error), (state.result, state.error)
@@ -72,10 +72,11 @@ def check_header(events: Sequence[e.Event], header: RunHeader) -> None:
     if state.terminal:
         assert header.waiting == (), f"header: an ended run waits for {header.waiting}"
     else:
-        _check_shown(state.waits(), header)
+        check_shown(state.waits(), header)
 
 
-def _check_shown(waits: Sequence[Wait], header: RunHeader) -> None:
+def check_shown(waits: Sequence[Wait], header: RunHeader) -> None:
+    """The header shows what the run waits for."""
     assert waits or header.waiting, "the run waits, and nothing can wake it"
     shown = min(len(waits), SHOWN_WAITS)
     assert len(header.waiting) == shown, f"header: waits {header.waiting}, the log: {waits}"
@@ -86,13 +87,22 @@ def _check_shown(waits: Sequence[Wait], header: RunHeader) -> None:
 
 def check_timer(events: Sequence[e.Event], due: Millis | None) -> None:
     """A run that waits for a time has a timer that wakes it by then."""
-    alarm = fold(events).next_alarm()
+    check_timer_of(fold(events), due)
+
+
+def check_timer_of(state: RunState, due: Millis | None) -> None:
+    """As `check_timer`, of what a log comes to."""
+    alarm = state.next_alarm()
     assert alarm is None or (due is not None and due <= alarm.due), f"{alarm}, timer: {due}"
 
 
 def check_attempts(events: Sequence[e.Event], under_way: Set[int]) -> None:
     """A run that waits for a dispatched step has a message for it, or somebody who works on it."""
-    state = fold(events)
+    check_attempts_of(fold(events), under_way)
+
+
+def check_attempts_of(state: RunState, under_way: Set[int]) -> None:
+    """As `check_attempts`, of what a log comes to."""
     for step in state.steps.values():
         waits = step.order and step.order not in under_way
         assert not waits, f"event {step.order}: nobody makes the attempt of {step.id!r}"

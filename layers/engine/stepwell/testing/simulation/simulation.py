@@ -24,11 +24,18 @@ from stepwell.client import Client
 from stepwell.core.messages import load_attempt
 from stepwell.core.payload import Sizes
 from stepwell.core.records import HookRow, Millis, RunHeader
+from stepwell.core.signals import StreamKey
 from stepwell.core.state import fold
 from stepwell.core.tokens import Keyring
 from stepwell.engine.settings import Limits
 from stepwell.engine.sweep import GRACE
-from stepwell.testing.facts import RunFacts, gather_lists, gather_run
+from stepwell.testing.facts import (
+    RunFacts,
+    gather_lists,
+    gather_run,
+    gather_stream,
+    streams_of,
+)
 from stepwell.testing.laws import check_deployment
 from stepwell.testing.simulation import work
 from stepwell.testing.simulation.actions import Action, pass_until, possible
@@ -290,4 +297,13 @@ class Simulation:
             raise error
         facts = [self.facts(run_id) for run_id in self.run_ids()]
         lists = cluster.done(gather_lists(cluster.local.store))
-        check_deployment(lists, facts, cluster.registry.workflow, cluster.promises)
+        streams = [
+            cluster.done(gather_stream(cluster.local.ports.streams, key, quiet=self._is_quiet(key)))
+            for key in sorted({*streams_of(facts), *cluster.promises.signals})
+        ]
+        check_deployment(lists, facts, cluster.registry.workflow, cluster.promises, streams)
+
+    def _is_quiet(self, key: StreamKey) -> bool:
+        cluster = self.cluster
+        on_its_way = cluster.signals.holds(key.owner) or cluster.signal_scheduler.holds(key.owner)
+        return not on_its_way and not cluster.frozen
