@@ -199,7 +199,7 @@ def signal_retry_scheduled(state: Folded, event: s.SignalRetryScheduled) -> None
     known, current = _under_way(state, event)
     current = replace(current, attempt=event.attempt + 1, due=event.due)
     state.subscription = replace(known, current=current)
-    state.do_again(event.redo or (), event.at)
+    state.do_again(event.redo or (), event.due)  # no time passes in between
 
 
 def signal_parked(state: Folded, event: s.SignalParked) -> None:

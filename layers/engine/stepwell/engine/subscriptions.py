@@ -226,6 +226,8 @@ class _Subscriber:
             grace=turn.settings.step_grace / 1000,
             scope=handling_id(current.sequence),
         )
+        # The code of each signal begins when that is taken, not when the run began.
+        replay.loop.now = part.events[1].at
         replay.journal_dir = turn.settings.journal_dir
         replay.skipped = part.skipped
         # Puts of its own: those of a pass are refused once it is over.

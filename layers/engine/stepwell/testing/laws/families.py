@@ -42,7 +42,9 @@ def check_children(events: Sequence[e.Event]) -> None:
         assert not before or before[0].name == event.name, f"{where}: {event.name!r}, was another"
         refused = isinstance(event, e.ChildEnded) and event.status == "refused"
         begins = isinstance(event, e.ChildStarted) or refused
-        assert begins == (not before), f"{where}: after {kinds}"
+        # Whether a stream run is another's shows when its start is tried.
+        taken = refused and event.error is not None and event.error.type.endswith("StreamRunTaken")
+        assert begins == (not before) or taken, f"{where}: after {kinds}"
         before.append(event)
 
 
@@ -61,7 +63,7 @@ def check_families(found: Mapping[str, RunFacts]) -> None:
 def _check_own_children(facts: RunFacts, header: RunHeader, found: Mapping[str, RunFacts]) -> None:
     state = fold(facts.events)
     for child in state.children.values():
-        if child.order and child.ending != "missing":
+        if child.order and child.ending not in ("missing", "refused"):
             where = f"run {facts.run_id!r}, child {child.id!r}"
             last = _last_link(child.run_id, found)
             assert last is not None, f"{where}: it was started, and there is no run of it"
