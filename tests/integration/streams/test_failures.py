@@ -203,7 +203,6 @@ def test_a_redrive_that_fails_again_is_parked_again(stepwell_env: Environment, s
     assert parked(stepwell_env) == [1]
 
 
-@pytest.mark.breaks_laws("the laws of one life do not know of signals that are redriven")
 def test_a_redriven_call_opens_its_hooks_and_runs_its_steps_anew(
     stepwell_env: Environment, stream: Any
 ) -> None:

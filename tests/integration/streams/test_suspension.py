@@ -110,7 +110,6 @@ def test_other_signals_are_held_and_come_later_in_order(stepwell_env: Environmen
     assert seen == [1, 4, 2, 3, 5]
 
 
-@pytest.mark.breaks_laws("the laws read the log from its beginning, and it has a snapshot")
 def test_many_held_signals_come_once_each_whatever_resumes_in_between(
     stepwell_env: Environment,
 ) -> None:

@@ -230,10 +230,8 @@ class _Subscriber:
         replay.loop.now = part.events[1].at
         replay.journal_dir = turn.settings.journal_dir
         replay.skipped = part.skipped
-        # Puts of its own: those of a pass are refused once it is over.
-        here = replace(turn, puts=Puts())
         async with passed(
-            here, replay, part.events, part.recorded, self._fraction, stop_at=self._stop_at
+            turn, replay, part.events, part.recorded, self._fraction, stop_at=self._stop_at
         ) as held:
             return await self._settle(current, replay, held=held)
 

@@ -43,7 +43,8 @@ def check_children(events: Sequence[e.Event]) -> None:
         refused = isinstance(event, e.ChildEnded) and event.status == "refused"
         begins = isinstance(event, e.ChildStarted) or refused
         # Whether a stream run is another's shows when its start is tried.
-        taken = refused and event.error is not None and event.error.type.endswith("StreamRunTaken")
+        error = event.error if isinstance(event, e.ChildEnded) and refused else None
+        taken = error is not None and error.type.endswith("StreamRunTaken")
         assert begins == (not before) or taken, f"{where}: after {kinds}"
         before.append(event)
 
