@@ -449,3 +449,22 @@ def test_states_show_in_every_phase(stepwell_env: Environment, stream: Any) -> N
     assert shown() == ("running", "waiting", None)
     send(stepwell_env, "kiln", "off")
     assert shown() == ("completed", "terminated", None)
+
+
+def test_subscriptions_are_listed_where_somebody_asks_for_them(
+    stepwell_env: Environment, stream: Any
+) -> None:
+    @stream_step(stream=stream, signals=["heat"])
+    async def gauge() -> None: ...
+
+    run = begin(stepwell_env, stream)
+    client = stepwell_env.client
+    listed = stepwell_env.wait_for(client.list_runs())
+    assert [each.run_id for each in listed.items] == [run.id]
+    [asked] = stepwell_env.wait_for(client.list_runs(workflow="kiln/gauge")).items
+    assert asked.run_id == subscription(stepwell_env, "kiln", "gauge").run_id
+    stepwell_env.wait_for(client.pause(asked.run_id))
+    paused = stepwell_env.wait_for(client.list_runs(attention="PAUSED"))
+    assert [each.run_id for each in paused.items] == [asked.run_id]
+    stepwell_env.wait_for(client.resume(asked.run_id))
+    stepwell_env.run_until_idle()

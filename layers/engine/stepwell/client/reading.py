@@ -10,6 +10,7 @@ from stepwell.core.attributes import Scalar
 from stepwell.core.events import Event, Recorded
 from stepwell.core.payload import Codec, codec
 from stepwell.core.records import AttentionKind, RunHeader, RunStatus
+from stepwell.core.signals import is_subscription
 from stepwell.core.state import fold_commits, numbered
 from stepwell.engine import map_values
 from stepwell.engine.chunks import Chunks, OutputChunk
@@ -90,14 +91,18 @@ class ReadingCalls:
 
         `attention` is the note that calls for somebody to look. With `tags` or `attributes` only
         runs that have all of them: these are picked from the others, for no index holds them, and a
-        page ends after so many were looked at. A page may hold fewer than `limit` runs, even none,
-        while it has a cursor. Raises `ValueError` on a bad one.
+        page ends after so many were looked at. Subscriptions of stream runs are left out unless one
+        asks for their workflow, `stream/step`, or for a note. A page may hold fewer than `limit`
+        runs, even none, while it has a cursor. Raises `ValueError` on a bad one.
         """
+        everything = workflow is None and attention is None
 
         async def read(most: int, start: str | None) -> Page[RunHeader]:
-            return await self._ports.store.list_runs(
+            page = await self._ports.store.list_runs(
                 workflow=workflow, status=status, attention=attention, limit=most, cursor=start
             )
+            shown = [each for each in page.items if not is_subscription(each.run_id)]
+            return replace(page, items=tuple(shown)) if everything else page
 
         selection = Selection(tags, attributes or {})
         return await (read(limit, cursor) if selection.all else selection.page(read, limit, cursor))
