@@ -16,6 +16,10 @@ from benchmarks.deployment import Bill, all_bills
 from benchmarks.maps import SIZES, bills_of, tables
 from benchmarks.measure import Figure, all_figures
 from benchmarks.memory import Peak, all_peaks
+from benchmarks.signals import SIZES as SIGNALS
+from benchmarks.signals import all_handled
+from benchmarks.signals import bills_of as signal_bills_of
+from benchmarks.signals import tables as signal_tables
 from stepwell.adapters.aws.handlers.telemetry import logger
 
 
@@ -74,14 +78,17 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="figures as JSON")
     options = parser.parse_args()
     figures = asyncio.run(all_figures(options.repeats))
+    figures += asyncio.run(all_handled(options.repeats))
     logger.setLevel("ERROR")  # the functions tell of each turn
     bills, maps = all_bills(), bills_of([*SIZES, *options.items])
+    signals = signal_bills_of(SIGNALS)
     peaks = all_peaks(options.items)
     if options.json:
         report = {
             "times": [*map(asdict, figures)],
             "bills": [*map(asdict, bills)],
             "maps": {name: [*map(asdict, found)] for name, found in maps.items()},
+            "signals": {name: [*map(asdict, found)] for name, found in signals.items()},
             "memory": [*map(asdict, peaks)],
         }
         print(json.dumps(report, indent=1))
@@ -90,6 +97,7 @@ def main() -> None:
         print(_growth(figures))
         print(_bills(bills))
         print(tables(maps))
+        print(signal_tables(signals))
         print(_peaks(peaks))
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.maps import MapBill, bill_of
+from benchmarks.maps import bill_of
+from benchmarks.tally import Tallied
 from benchmarks.workflows import map_elsewhere, map_in_lanes
 from stepwell import FatalError, RetryPolicy, step, step_hook, workflow
 from stepwell.core.messages import MapItem
@@ -76,7 +77,7 @@ def test_an_item_that_is_a_dead_letter_marks_its_run(deployed: Deployed) -> None
 EXPECTED = {
     # Header and two commits, the shard and ten outcomes; ten changes of the shard, two headers.
     # Messages of items leave in one batch; one wakes the run.
-    map_elsewhere: MapBill(
+    map_elsewhere: Tallied(
         10,
         requests={
             "SendMessage": 2,
@@ -93,7 +94,7 @@ EXPECTED = {
         invocations=12,
         turns=2,
     ),
-    map_in_lanes: MapBill(
+    map_in_lanes: Tallied(
         10,
         requests={
             "SendMessage": 2,

@@ -87,8 +87,7 @@ class Streaming:
             header = await self._ports.store.get_header(key.owner)
             if header is not None and header.status.terminal:
                 raise StreamEnded(*key)
-        for draft in drafts:
-            await self._check(draft)
+        await self._check(drafts)
         now = self._ports.clock.now()
         due = None if when is None else due_at(when, now)
         messages = [await self._message(draft, now, due) for draft in drafts]
@@ -114,15 +113,18 @@ class Streaming:
         )
         return SignalSent.of(draft.key, sent, due)
 
-    async def _check(self, draft: SignalDraft) -> None:
-        """Check a payload against what is published. Raises `SignalRejected`."""
-        known = await self._ports.store.get_definition(draft.key.stream)
-        if known is None or known.signals is None:
-            return
-        for step, schema in json.loads(known.signals).get(draft.type, {}).items():
-            found = problems(json.dumps(schema), draft.payload) if schema is not None else []
-            if found:
-                raise SignalRejected(*draft.key, draft.type, step, found)
+    async def _check(self, drafts: Sequence[SignalDraft]) -> None:
+        """Check payloads against what is published. Raises `SignalRejected`."""
+        published: dict[str, dict[str, Any]] = {}
+        for stream in {draft.key.stream for draft in drafts}:
+            known = await self._ports.store.get_definition(stream)
+            if known is not None and known.signals is not None:
+                published[stream] = json.loads(known.signals)
+        for draft in drafts:
+            for step, schema in published.get(draft.key.stream, {}).get(draft.type, {}).items():
+                found = problems(json.dumps(schema), draft.payload) if schema is not None else []
+                if found:
+                    raise SignalRejected(*draft.key, draft.type, step, found)
 
     async def unschedule(self, key: StreamKey, signal_id: str) -> None:
         """Take a scheduled signal back."""
