@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from stepwell import get_checkpoint, get_current_signal, save_checkpoint, stream
 from stepwell import stream_workflow as declare
 from stepwell.adapters.aws.handlers.telemetry import logger
 from stepwell.adapters.local.runtime import LocalEngine
+from stepwell.authoring.registry import registry
 from stepwell.client import NewSignal
 from stepwell.streams.declare import StreamWorkflow
 from tests.contract.given import run
@@ -45,10 +45,12 @@ async def _count() -> None:
         await save_checkpoint({"count": state["count"] + 1})
 
 
-@cache
 def stream_of(subscriptions: int) -> StreamWorkflow[[], Any]:
     """A stream with so many steps, each of which counts its signals."""
     name = f"counted-by-{subscriptions}"
+    known = registry.workflow(name)
+    if known is not None:
+        return StreamWorkflow(known, _body)
     stream = declare(name=name)(_body)
     for number in range(subscriptions):
         stream_step(stream=name, signals=["told"], name=f"counter-{number}")(_count)
