@@ -11,6 +11,7 @@ from stepwell.core import events as e
 from stepwell.core.events import Commit
 from stepwell.core.state import RunState
 from stepwell.engine.journal import AttemptJournal, Fenced, Journal
+from stepwell.engine.subscriptions import last_commit
 
 
 class SlowLog:
@@ -27,9 +28,9 @@ class SlowLog:
         return (standing.turn, standing.number) == (commit.turn, commit.number)
 
 
-def journal(log: SlowLog, turn: str = "t") -> Journal:
+def journal(log: SlowLog, turn: str = "t", *, clock: int = 1, ends: int | None = None) -> Journal:
     store: object = log
-    begun = Journal(store, SkippingClock(1), "r", turn, RunState())  # type: ignore[arg-type]
+    begun = Journal(store, SkippingClock(clock), "r", turn, RunState(), ends=ends)  # type: ignore[arg-type]
     begun.record(e.RunStarted(at=1, workflow="w", version="1", input="{}", seed="s"))
     return begun
 
@@ -99,3 +100,20 @@ def test_what_an_attempt_learns_leaves_with_its_outcome_and_not_as_a_commit() ->
         assert state.hooks["s:1>h:1"].open
 
     asyncio.run(play())
+
+
+def test_a_turn_that_goes_on_for_too_long_commits_no_more() -> None:
+    async def play() -> None:
+        log = SlowLog()
+        await journal(log, clock=99, ends=100).flush()
+        assert len(log.commits) == 1
+        with pytest.raises(Fenced, match="longer than any"):
+            await journal(log, clock=100, ends=100).flush()
+        assert log.puts == 1
+
+    asyncio.run(play())
+
+
+def test_only_turns_of_subscriptions_have_an_end() -> None:
+    assert last_commit("sub-1", 1_000) == 1_000 + 12 * 3_600_000
+    assert last_commit("other", 1_000) is None

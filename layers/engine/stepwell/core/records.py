@@ -181,7 +181,10 @@ class Parent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
-    """How a subscription stands, for those who read its header; see `core.subscription`."""
+    """How a subscription stands, for those who read its header; see `core.subscription`.
+
+    `types` are those that its row names: what wakes it.
+    """
 
     step: str
     status: str
@@ -191,6 +194,7 @@ class Glance:
     discarded: int = 0
     blocked_by: int | None = None
     reason: str | None = None
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,9 +36,11 @@ class Journal:
         state: RunState,
         *,
         not_before: Millis = 0,
+        ends: Millis | None = None,
     ) -> None:
         self.state = state
         self._not_before = not_before
+        self._ends = ends
         self._store = store
         self._clock = clock
         self._run_id = run_id
@@ -124,6 +126,9 @@ class Journal:
 
         Whoever flushes may be cancelled in mid-put (a step that times out, a branch that ends).
         """
+        if self._ends is not None and self._clock.now() >= self._ends:
+            # The number may have been given, and its commit be gone: nothing would refuse this one.
+            raise Fenced(f"a turn of run {self._run_id!r} goes on for longer than any does")
         commit = self._unsettled
         if commit is None:
             self._commits += 1

@@ -71,8 +71,8 @@ async def unsubscribe(turn: TurnContext) -> None:
     await turn.ports.streams.subscribe(subscription_row(turn, (), ended=True))
 
 
-def glance(known: Subscription | None) -> Glance | None:
-    """How a subscription stands, for its header."""
+def glance(known: Subscription | None, types: tuple[str, ...] = ()) -> Glance | None:
+    """How a subscription stands, for its header; `types` are those of its row."""
     if known is None:
         return None
     blocked = known.blocked_by
@@ -85,6 +85,7 @@ def glance(known: Subscription | None) -> Glance | None:
         discarded=known.discarded,
         blocked_by=None if blocked is None else blocked.sequence,
         reason=known.reason,
+        types=types,
     )
 
 

@@ -11,10 +11,11 @@ they look for signals: one of the two sees the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from stepwell.core.definitions import StreamStepDefinition
 from stepwell.core.messages import SignalsArrived, SignalSent
 from stepwell.core.records import REMEMBERED, Millis
 from stepwell.core.signals import (
@@ -24,6 +25,7 @@ from stepwell.core.signals import (
     SignalBatch,
     StreamHead,
     StreamKey,
+    SubscriptionRow,
 )
 from stepwell.engine.ports import Ports
 from stepwell.engine.values import owner_of
@@ -55,8 +57,14 @@ class Sequenced:
 class Sequencer:
     """Numbers the signals of stream runs. One at a time works on one stream run, as a rule."""
 
-    def __init__(self, ports: Ports) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        step_of: Callable[[str], StreamStepDefinition | None] = lambda _: None,
+    ) -> None:
+        """`step_of` gives the code of a stream step by its full name, if it is here."""
         self._ports = ports
+        self._step_of = step_of
 
     async def take(self, signals: Sequence[SignalSent]) -> tuple[Sequenced, ...]:
         """Number signals, in their order within each stream run; durable when it returns.
@@ -106,7 +114,7 @@ class Sequencer:
         types = {*told.values(), *(signal.type for signal in wanted.values())}
         # Of those that came before, too: who numbered them may have died before he told of them.
         until = max([*told, *known.values(), 0])
-        asked = [row.run_id for row in rows if not row.ended and not types.isdisjoint(row.types)]
+        asked = [row.run_id for row in rows if not row.ended and self._takes(row, types)]
         await self._wake(asked, until)
         if all(row.ended for row in rows):
             await self._erase_late(key)
@@ -118,6 +126,16 @@ class Sequencer:
             subscribed=bool(rows),
             age=now - oldest if fresh else 0,
         )
+
+    def _takes(self, row: SubscriptionRow, types: set[str]) -> bool:
+        """Whether a subscription takes one of these types: as it put down, or its code says now.
+
+        Woken by the second, it puts down what it takes now.
+        """
+        if not types.isdisjoint(row.types):
+            return True
+        step = self._step_of(f"{row.key.stream}/{row.step}")
+        return step is not None and not types.isdisjoint(step.signals)
 
     async def _erase_late(self, key: StreamKey) -> None:
         """Delete what came to a stream run that was deleted meanwhile: nobody would any more."""

@@ -299,7 +299,7 @@ async def write_header(
         continued_to=None if state.continued is None else state.continued.next,
         kept_until=_kept_until(turn, status),
         snapshot=state.snapshot,
-        subscription=noting.glance(state.subscription),
+        subscription=noting.glance(state.subscription, turn.types),
     )
     if agreeing != header:
         await _update(turn, replace(agreeing, updated_at=turn.ports.clock.now()))

@@ -21,7 +21,7 @@ from stepwell.core.definitions import StreamStepDefinition, WorkflowDefinition
 from stepwell.core.parts import Alarm
 from stepwell.core.payload import arguments, codec
 from stepwell.core.records import Millis, Payload
-from stepwell.core.signals import NumberedSignal, StreamKey
+from stepwell.core.signals import NumberedSignal, StreamKey, is_subscription
 from stepwell.core.state import handling_id
 from stepwell.core.stream_state import dump_snapshot
 from stepwell.core.subscription import Handling as UnderWay
@@ -57,6 +57,15 @@ _AT_A_TIME = 50
 MOST_PARKED = 200
 #: For how long commits are kept that no turn reads any more.
 _KEPT: Millis = 86_400_000
+
+
+#: After this no turn that began before may commit: long before what it might meet is gone.
+_OLDEST: Millis = _KEPT // 2
+
+
+def last_commit(run_id: str, began: Millis) -> Millis | None:
+    """Until when a turn may commit; None for ever, where no commit is deleted before its run is."""
+    return began + _OLDEST if is_subscription(run_id) else None
 
 
 def _nothing() -> None: ...
@@ -124,11 +133,8 @@ class _Subscriber:
 
     async def go_on(self, log: Sequence[e.Event]) -> TurnEnd:
         """Take one signal after the other until none is left, or one is to wait."""
+        await self._subscribe()
         turn = self._turn
-        if not self._known.begun or not turn.settled:
-            # Before signals are looked for: who numbers one after that, looks here after that.
-            row = noting.subscription_row(turn, tuple(self._step.signals), ended=False)
-            await turn.ports.streams.subscribe(row)
         turn.journal.recent = []
         first = turn.state.last - len(log) + 1
         while True:
@@ -142,6 +148,18 @@ class _Subscriber:
                 end = await self._handle(current, self._slice(current, earlier))
             if end is not None:
                 return end
+
+    async def _subscribe(self) -> None:
+        """Make sure that the row names the types that the code takes now.
+
+        Before signals are looked for: who numbers one after that, looks at the row after that.
+        """
+        turn, types = self._turn, tuple(self._step.signals)
+        if self._known.begun and turn.settled and turn.types == types:
+            return
+        self._turn = replace(turn, types=types)
+        row = noting.subscription_row(turn, types, ended=False)
+        await turn.ports.streams.subscribe(row)
 
     def _slice(self, current: UnderWay, earlier: Sequence[e.Event]) -> _Slice:
         start, recent = self._turn.state.started, self._turn.journal.recent

@@ -212,7 +212,15 @@ class Engine:
         turn_id = ports.ids.new_id()
         time = reference_time(delivered.message, ports.clock.now())
         left, now = delivered.time_left, asyncio.get_running_loop().time()
-        journal = Journal(ports.store, ports.clock, header.run_id, turn_id, state, not_before=time)
+        journal = Journal(
+            ports.store,
+            ports.clock,
+            header.run_id,
+            turn_id,
+            state,
+            not_before=time,
+            ends=subscriptions.last_commit(header.run_id, ports.clock.now()),
+        )
         outbox = Outbox(ports, header.run_id, journal)
         if header.last_event < state.last:
             outbox.put_unsent(numbered(rows.commits), header.last_event)
@@ -237,6 +245,7 @@ class Engine:
             ends_at=None if left is None else now + self.settings.usable(left) / 1000,
             idle=delivered.message.idle if isinstance(delivered.message, Continue) else 0,
             told=noting.note_of(state),
+            types=() if header.subscription is None else header.subscription.types,
             stale=Stale(
                 tuple(row.hook_id for row in rows.hooks if not is_of(state, row.hook_id, row.step)),
                 tuple(row.step for row in rows.steps if not is_of(state, row.step)),

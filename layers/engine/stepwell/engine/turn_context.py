@@ -39,6 +39,7 @@ class TurnContext:
     the turns in a row before this one that handed over and had recorded nothing. `confirm` is
     called with each row of a hook that was put, before anybody is told of it; it raises when nobody
     waits for that hook any more. None in a turn: there the log's own fence tells.
+    `types` are those that a subscription's row names.
     `outbox` holds signals that are to be sent. `stale` are rows of signals that a
     subscription has handled. `told` is what the run's parent was told that it
     waits for, if the last turn got to its end.
@@ -67,6 +68,7 @@ class TurnContext:
     confirm: Callable[[HookRow], Awaitable[None]] | None = None
     guards: GuardChain | None = None
     told: str | None = None
+    types: tuple[str, ...] = ()
     stale: Stale = Stale()
     inbox: dict[str, InboxRow] = field(default_factory=dict)
     texts: dict[Payload, str] = field(default_factory=dict)

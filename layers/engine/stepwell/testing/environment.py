@@ -286,7 +286,7 @@ class Environment:
         sent = [load_signal(message.body) for message in delivery.messages]
         try:
             with self._crasher.armed():
-                await Sequencer(self._ports).take(sent)
+                await Sequencer(self._ports, self._registry.stream_step).take(sent)
         except Crash:
             self._replace_engine()
             await queue.give_back(delivery)

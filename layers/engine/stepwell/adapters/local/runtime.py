@@ -83,7 +83,7 @@ class LocalEngine:
         self._leases = Leases(local.queue, lease)
         self._step_leases = Leases(local.step_queue, lease)
         self._signal_leases = Leases(local.signal_queue, lease)
-        self._sequencer = Sequencer(local.ports)
+        self._sequencer = Sequencer(local.ports, registry.stream_step)
         self._engine = Engine(local.ports, settings, registry, system_fraction)
         self._minute_sweep = MinuteSweep(local)
 

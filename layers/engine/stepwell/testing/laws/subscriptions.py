@@ -169,7 +169,8 @@ def _check_header(state: RunState, header: RunHeader) -> None:
     assert header.status is expected, f"header: {header.status}, the log: {state.status}"
     assert header.last_event == state.last, f"header: event {header.last_event} of {state.last}"
     assert header.snapshot == state.snapshot, f"header: snapshot {header.snapshot}"
-    shown = glance(state.subscription)
+    types = () if header.subscription is None else header.subscription.types
+    shown = glance(state.subscription, types)
     assert header.subscription == shown, f"header: {header.subscription}, the log: {shown}"
     if state.terminal:
         assert header.waiting == (), f"header: an ended run waits for {header.waiting}"

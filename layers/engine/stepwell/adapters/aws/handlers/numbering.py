@@ -23,6 +23,7 @@ from stepwell.adapters.aws.signal_queue import (
     load_signal_body,
 )
 from stepwell.adapters.aws.wiring import AwsDeployment
+from stepwell.authoring.registry import registry
 from stepwell.core.messages import SignalSent
 from stepwell.engine.sequencing import Sequenced, Sequencer
 
@@ -34,7 +35,7 @@ class Numbering:
         self._aws = aws
         self._source = source
         self._dead_letter_url = dead_letter_url
-        self._sequencer = Sequencer(aws.ports)
+        self._sequencer = Sequencer(aws.ports, registry.stream_step)
 
     async def work_through(self, records: Sequence[Record]) -> Mapping[str, Any]:
         """Number the signals of a batch. Returns what the function returns."""
