@@ -73,14 +73,18 @@ def _snapshots() -> TypeAdapter[_Snapshot]:
     return TypeAdapter(_Snapshot)
 
 
-def dump_snapshot(state: Folded) -> Payload:
-    """All that a subscription has come to, between two signals."""
+def dump_snapshot(
+    state: Folded,
+    subscription: Subscription | None = None,
+    attributes: dict[str, str] | None = None,
+) -> Payload:
+    """All that a subscription has come to, between two signals; or what it is to begin with."""
     assert state.started is not None
     assert state.subscription is not None
     snapshot = _Snapshot(
         started=state.started,
-        subscription=state.subscription,
-        attributes=state.attributes,
+        subscription=subscription or state.subscription,
+        attributes=state.attributes if attributes is None else attributes,
         inbox=state.inbox,
         entries=tuple(sorted(state.entries)),
     )
@@ -256,13 +260,15 @@ def _asked(known: Subscription, request_id: str) -> Subscription:
 
 
 def snapshot_taken(state: Folded, event: s.SubscriptionSnapshot) -> None:
-    """The log may be read from here on; where it is, this is all that came before."""
-    if state.status is not None:
-        _of(state, event)
+    """The log may be read from here on; where it is, this is all that came before.
+
+    So is it for a subscription that has not begun: it succeeds another.
+    """
+    succeeds = state.status is not None and not _of(state, event).begun
     state.snapshot = state.last + 1
     state.snapshot_at = event.at
     state.volume = 0
-    if state.status is None:
+    if state.status is None or succeeds:
         held = _snapshots().validate_json(event.state)
         state.status = "running"
         state.started = held.started

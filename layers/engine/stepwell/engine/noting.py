@@ -63,12 +63,21 @@ def subscription_row(turn: TurnContext, types: tuple[str, ...], *, ended: bool) 
 
 async def unsubscribe(turn: TurnContext) -> None:
     """Have nobody wake a subscription any more, which has ended."""
-    parent = turn.header.parent
-    if not turn.settled and parent is not None:
-        owner = await turn.ports.store.get_header(parent.run_id)
-        if owner is None or owner.deleted_at is not None:
-            return  # the rows of its stream run are gone, and stay so
-    await turn.ports.streams.subscribe(subscription_row(turn, (), ended=True))
+    row = subscription_row(turn, (), ended=True)
+    if turn.settled or await _is_own(turn, row):
+        await turn.ports.streams.subscribe(row)
+
+
+async def _is_own(turn: TurnContext, row: SubscriptionRow) -> bool:
+    """Whether a row is still the one of this run, which may have ended long ago.
+
+    The stream run may be deleted, or have another subscription of this step.
+    """
+    owner = await turn.ports.store.get_header(row.key.owner)
+    if owner is None or owner.deleted_at is not None:
+        return False
+    rows = await turn.ports.streams.subscriptions(row.key)
+    return all(each.run_id == row.run_id for each in rows if each.step == row.step)
 
 
 def glance(known: Subscription | None, types: tuple[str, ...] = ()) -> Glance | None:

@@ -40,6 +40,7 @@ from stepwell.engine.endings import (
 from stepwell.engine.handling import HandlingReplay
 from stepwell.engine.passes import passed, time_to_stop
 from stepwell.engine.puts import Puts
+from stepwell.engine.succession import inherit
 from stepwell.engine.turn_context import TurnContext
 from stepwell.engine.values import payloads_of
 from stepwell.engine.waiting_signals import WaitingSignals
@@ -133,6 +134,7 @@ class _Subscriber:
 
     async def go_on(self, log: Sequence[e.Event]) -> TurnEnd:
         """Take one signal after the other until none is left, or one is to wait."""
+        await inherit(self._turn)
         await self._subscribe()
         turn = self._turn
         turn.journal.recent = []
