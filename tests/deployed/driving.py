@@ -19,9 +19,19 @@ from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import registry
 from stepwell.client import PendingHook, Recorded
 from stepwell.core.records import RunHeader, RunStatus
+from stepwell.core.signals import StreamKey
 from tests.deployed.pump import Deployment
 from tests.deployed.reply import Reply
-from tests.examples.given import EXAMPLES, SOMETIMES, end_of, to_be_answered, to_be_sent
+from tests.examples import given
+from tests.examples.given import (
+    EXAMPLES,
+    SOMETIMES,
+    Example,
+    end_of,
+    next_signal,
+    to_be_answered,
+    to_be_sent,
+)
 from tests.laws import Sent, check_aws
 from tests.simulation.final import SEED, TIMES, as_read, normalise
 
@@ -80,8 +90,11 @@ def drive_example(aws: Deployment, name: str) -> str:
         path = f"/v1/runs/{run_id}/inbox"
         sent = len(aws.http("GET", path).json["entries"]) if example.entries else 0
         entry = to_be_sent(example, header(aws, run_id), sent)
+        signal = next_signal(example, come(aws, example))
         hook = to_be_answered(example, open_hooks(aws))
-        if entry is not None:
+        if signal is not None:
+            emit(aws, signal)
+        elif entry is not None:
             body = {"key": entry[0], "value": entry[1], "entry_id": entry[0]}
             assert aws.http("POST", path, body).status == 202
         elif hook is None:
@@ -93,6 +106,23 @@ def drive_example(aws: Deployment, name: str) -> str:
             assert reply.status == 200, reply
         aws.settle()
     return run_id
+
+
+def come(aws: Deployment, example: Example) -> dict[StreamKey, list[str]]:
+    """The ids of the signals that have come to the stream runs of an example."""
+    found: dict[StreamKey, list[str]] = {}
+    for to in {each.to for each in example.signals}:
+        signals = now(aws.client.signals(to.stream, stream_run_id=to.run))
+        found[to] = [each.signal_id for each in signals]
+    return found
+
+
+def emit(aws: Deployment, sent: given.Sent) -> None:
+    """Send a signal over HTTP."""
+    body = {"type": sent.type, "payload": sent.payload or {}, "idempotency_key": sent.key}
+    path = f"/v1/streams/{sent.stream}/signals?stream_run_id={sent.run}"
+    reply = aws.http("POST", path, {"signals": [body]})
+    assert reply.status == 202, reply
 
 
 def answer_all(aws: Deployment, run_id: str, answers: Mapping[str, Any]) -> None:

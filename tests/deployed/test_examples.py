@@ -20,7 +20,16 @@ from tests.deployed.pump import Deployment, Kill
 from tests.examples.given import EXAMPLES, SOMETIMES
 
 #: How many requests lie between two at which a worker is killed. "approval" is killed at each.
-STRIDES = {"agent": 5, "briefing": 3, "orders": 11, "trip": 13, "cancelled trip": 17}
+STRIDES = {
+    "agent": 5,
+    "briefing": 3,
+    "orders": 11,
+    "trip": 13,
+    "cancelled trip": 17,
+    "review": 17,
+    "pipeline": 19,
+    "chat": 23,
+}
 
 
 def driven(aws: Deployment, name: str, world: Outside) -> Final:
