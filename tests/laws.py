@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from stepwell.adapters.aws.keys import HEADER
+from stepwell.adapters.aws.signal_queue import load_signal_body
 from stepwell.adapters.aws.wiring import AwsDeployment
 from stepwell.adapters.local.wiring import LocalPorts
 from stepwell.authoring.registry import Registry
 from stepwell.core.definitions import WorkflowDefinition
-from stepwell.testing.facts import gather_lists, gather_run
+from stepwell.core.signals import StreamKey
+from stepwell.testing.facts import gather_lists, gather_run, gather_stream, streams_of
 from stepwell.testing.laws import check_deployment
 from stepwell.testing.local_facts import all_local_facts
 
@@ -41,12 +43,14 @@ def _at_once(work: Coroutine[Any, Any, T]) -> T:
 class Sent:
     """What is on its way in a deployment on AWS: bodies of messages, dead ones included.
 
-    `timers` are those of schedules and of messages that are kept back until then.
+    `timers` are those of schedules and of messages that are kept back until then, `signals` those
+    of stream runs.
     """
 
     runs: Sequence[str] = ()
     attempts: Sequence[str] = ()
     timers: Sequence[str] = ()
+    signals: Sequence[str] = ()
 
 
 async def check_aws(
@@ -57,7 +61,8 @@ async def check_aws(
     """All laws, on all runs of a deployment on AWS."""
     store, table = aws.store, aws.table
     pages = table.client.get_paginator("scan").paginate(TableName=table.name)
-    keys = [item["pk"]["S"] for page in pages for item in page["Items"] if _is_header(item)]
+    items = [item for page in pages for item in page["Items"]]
+    keys = [item["pk"]["S"] for item in items if _is_header(item)]
     facts = [
         await gather_run(
             store,
@@ -69,7 +74,27 @@ async def check_aws(
         )
         for run_id in (unquote(key.removeprefix("R#")) for key in keys)
     ]
-    check_deployment(await gather_lists(store), facts, workflow_of)
+    busy = {_stream_of(body) for body in sent.signals}
+    streams = [
+        await gather_stream(aws.ports.streams, key, quiet=key not in busy)
+        for key in sorted({*_streams_in(items), *streams_of(facts)})
+    ]
+    check_deployment(await gather_lists(store), facts, workflow_of, streams=streams)
+
+
+def _streams_in(items: Sequence[Mapping[str, Any]]) -> Iterator[StreamKey]:
+    for item in items:
+        kind, _, names = item["pk"]["S"].partition("#")
+        if kind == "T":
+            stream, run = names.split("#")
+            yield StreamKey(unquote(stream), unquote(run))
+
+
+def _stream_of(body: str) -> StreamKey | None:
+    """The stream run of a signal, also of one for later."""
+    with suppress(ValueError):
+        return load_signal_body(body).key
+    return None
 
 
 def _is_header(item: Mapping[str, Any]) -> bool:

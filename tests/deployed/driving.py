@@ -159,10 +159,12 @@ def check(aws: Deployment) -> None:
     timers = [body for body in inbox if _type(body) == "timer_due"]
     others = [body for each in bodies.values() for body in each]
     attempts = [body for body in others if _type(body) == "step_attempt"]
+    due = [schedule["Target"]["Input"] for schedule in aws.schedules()]
     sent = Sent(
         runs=[body for body in [*inbox, *others] if body not in (*timers, *attempts)],
         attempts=attempts,
-        timers=[*timers, *(schedule["Target"]["Input"] for schedule in aws.schedules())],
+        timers=[*timers, *(body for body in due if _type(body) == "timer_due")],
+        signals=[*inbox, *others, *due],
     )
     now(check_aws(aws.aws, sent, registry.workflow))
 

@@ -10,18 +10,29 @@ import pytest
 
 from examples.outside import Outside
 from tests.deployed.driving import answer, forget, header, now, open_hooks, result, start
+from tests.deployed.front import Request
 from tests.deployed.function import Died
 from tests.deployed.pump import Deployment, Kill
 
 DONE = pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 
 
-def each_kill(aws: Deployment, function: str, done: bool, scenario: Callable[[], None]) -> int:
-    """Play a scenario with a kill at each request that the function makes; how many there were."""
+def each_kill(
+    aws: Deployment,
+    function: str,
+    done: bool,
+    scenario: Callable[[], None],
+    wanted: Callable[[Request], bool] = lambda request: True,
+) -> int:
+    """Play a scenario with a kill at each request that the function makes; how many there were.
+
+    At each that is `wanted`, to be exact.
+    """
     for number in itertools.count(1):
         forget(aws)
         aws.patient = True
-        with aws.killing(Kill(function=function, request=number, done=done)) as kill:
+        kill = Kill(function=function, request=number, done=done, wanted=wanted)
+        with aws.killing(kill):
             scenario()
         if kill.happened is None:
             return number - 1

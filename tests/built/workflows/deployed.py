@@ -8,9 +8,17 @@ from stepwell import (
     FatalError,
     RetryPolicy,
     current,
+    emit,
+    get_checkpoint,
+    get_current_signal,
     hook,
+    save_checkpoint,
+    set_result,
     sleep,
     step,
+    stream_step,
+    stream_workflow,
+    terminate,
     workflow,
 )
 
@@ -65,6 +73,27 @@ async def stumble(times: int) -> str:
 async def fail(reason: str) -> None:
     """Fail for good."""
     await refuse(reason)
+
+
+@stream_workflow
+async def tally(first: int) -> None:
+    """Add up numbers that come as signals."""
+    await emit("tally", "added", {"n": first})
+
+
+@stream_step(stream=tally, signals=["added", "closed"])
+async def adds_up() -> None:
+    """Keep the sum, and tell the outside of each number."""
+    signal = await get_current_signal()
+    total = (await get_checkpoint()) or 0
+    if signal is None:
+        return
+    if signal.signal_type == "closed":
+        await set_result(total)
+        await terminate()
+    else:
+        await note(str(signal.payload["n"]))
+        await save_checkpoint(total + signal.payload["n"])
 
 
 @step

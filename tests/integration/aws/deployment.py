@@ -56,6 +56,7 @@ _QUEUES = {
     "inbox": "inbox-dead",
 }
 _OTHERS = ("schedule-dead",)
+_SIGNALS = ("signal.fifo", "signal-dead.fifo")
 
 
 @dataclass
@@ -178,13 +179,16 @@ class Deployed:
         inbox = [message.body for message in self.held("inbox")]
         timers = [body for body in inbox if _type(body) == "timer_due"]
         dead = ("run-dead.fifo", "inbox-dead", "schedule-dead")
+        others = [each.body for name in (*dead, *_SIGNALS) for each in self.held(name)]
+        due = [schedule["Target"]["Input"] for schedule in schedules]
         sent = Sent(
             runs=[
                 *(body for body in inbox if body not in timers),
                 *(each.body for name in ("run.fifo", *dead) for each in self.held(name)),
             ],
             attempts=[each.body for name in ("step", "step-dead") for each in self.held(name)],
-            timers=[*timers, *(schedule["Target"]["Input"] for schedule in schedules)],
+            timers=[*timers, *(body for body in due if _type(body) == "timer_due")],
+            signals=[*inbox, *others, *due],
         )
         run(check_aws(self.aws, sent, registry.workflow))
 
