@@ -22,7 +22,10 @@ DROPPED = {
 #: Left out as well where a caller died and asked again.
 SEED = {"seed": "drawn by the caller, and drawn again when nothing was sent yet"}
 #: Events that are left out, and why.
-DROPPED_EVENTS = {"StepStarted": "written once for each try, and tries may be lost"}
+DROPPED_EVENTS = {
+    "StepStarted": "written once for each try, and tries may be lost",
+    "ChildWaits": "what a child waits for, said again by whoever cannot know that it was said",
+}
 #: Left out as well where time was lost: the message of a frozen turn comes back minutes later.
 TIMES = {
     "at": "when a turn ran",
@@ -41,7 +44,7 @@ class Final:
     events: tuple[dict[str, Any], ...]
     output: dict[str, list[Any]]
     effects: dict[str, dict[str, str]]
-    others: tuple[tuple[str, RunStatus, str | None], ...]
+    others: tuple[tuple[Any, ...], ...]
     open_hooks: int
 
 
@@ -84,11 +87,11 @@ def final(
     )
 
 
-def _others(env: Environment, run: RunHandle[Any]) -> tuple[tuple[str, RunStatus, str | None], ...]:
+def _others(env: Environment, run: RunHandle[Any]) -> tuple[tuple[Any, ...], ...]:
     """The other runs that this one has led to, and what they have come to."""
     found = env.wait_for(env.client.list_runs(limit=200)).items
-    ends = [(each.run_id, each.status, each.result) for each in found if each.run_id != run.id]
-    return tuple(sorted(ends))
+    others = sorted((each for each in found if each.run_id != run.id), key=lambda run: run.run_id)
+    return tuple((run.run_id, run.status, run.result, run.subscription) for run in others)
 
 
 _KINDS = (

@@ -8,22 +8,24 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from stepwell.adapters.local.signal_queue import SignalDelivery
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import registry
 from stepwell.client import Client, InboxEntry, Resumed, RunHandle
 from stepwell.core.ids import run_id_for
-from stepwell.core.messages import Message, StepAttempt
+from stepwell.core.messages import Message, SignalSent, StepAttempt
 from stepwell.core.payload import codec
 from stepwell.core.records import Millis
 from stepwell.engine.attempt import AttemptEnd
 from stepwell.engine.endings import TurnEnd
 from stepwell.engine.journal import Fenced
 from stepwell.engine.ports import Delivery, Ports, TransientError
+from stepwell.engine.sequencing import Sequencer
 from stepwell.engine.turn import Engine
 from stepwell.testing import Environment
 from stepwell.testing.crashes import Crash, Crasher
@@ -63,6 +65,7 @@ class RepeatingEnvironment(Environment):
         super().__init__(chance=0.5)
         self.seen: list[tuple[Message, Delivery]] = []
         self.seen_attempts: list[tuple[StepAttempt, Delivery]] = []
+        self.seen_signals: list[Sequence[SignalSent]] = []
 
     async def _turn(self, message: Message, delivery: Delivery) -> TurnEnd:
         end = await super()._turn(message, delivery)
@@ -78,6 +81,17 @@ class RepeatingEnvironment(Environment):
             raise Crash
         return end
 
+    async def _number(self, sent: Sequence[SignalSent], delivery: SignalDelivery) -> None:
+        await super()._number(sent, delivery)
+        if delivery.messages[0].receive_count == 1:
+            self.seen_signals.append(sent)
+            raise Crash
+
+    def number_again(self, seen: Iterable[Sequence[SignalSent]]) -> None:
+        """Deliver signals that were numbered long ago."""
+        for sent in seen:
+            self.wait_for(_numbered(self._engine, sent))
+
     def deliver_again(self, seen: Sequence[tuple[Message, Delivery]]) -> list[TurnEnd]:
         """Deliver messages that were done with long ago."""
         return [
@@ -87,6 +101,10 @@ class RepeatingEnvironment(Environment):
     def attempt_again(self, seen: Sequence[tuple[StepAttempt, Delivery]]) -> list[AttemptEnd]:
         """Deliver messages of attempts that were done with long ago."""
         return [self.wait_for(_made(self._engine, attempt, delivery)) for attempt, delivery in seen]
+
+
+async def _numbered(engine: Engine, sent: Sequence[SignalSent]) -> None:
+    await Sequencer(engine.ports, registry.stream_step).take(sent)
 
 
 async def _made(engine: Engine, attempt: StepAttempt, delivery: Delivery) -> AttemptEnd:
@@ -223,9 +241,9 @@ class SlowEnvironment(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freeze:
-    """Where a turn, or an attempt of a dispatched step, freezes, and when it thaws.
+    """Where a turn, an attempt of a dispatched step, or who numbers signals, freezes and thaws.
 
-    It freezes at port call `at` of all turns, or of all attempts, of the drive. `thaw` is "next"
+    It freezes at port call `at` of all turns, or of all of its kind, of the drive. `thaw` is "next"
     (when the one that took its message over is done), "end" (when the scenario is over), or a later
     call before which it thaws: of the turn that took its message over, or, for an attempt, of all
     that comes after. Thawed, it makes `calls` more calls and freezes for ever; None: it runs to its
@@ -236,7 +254,7 @@ class Freeze:
     when: When
     thaw: Literal["next", "end"] | int
     calls: int | None = None
-    what: Literal["turn", "attempt"] = "turn"
+    what: Literal["turn", "attempt", "signals"] = "turn"
 
 
 @dataclass(slots=True, eq=False)
@@ -348,6 +366,9 @@ class FreezingEnvironment(Environment):
 
     async def _make(self, attempt: StepAttempt, delivery: Delivery) -> AttemptEnd:
         return await self._play("attempt", lambda engine: _made(engine, attempt, delivery))
+
+    async def _number(self, sent: Sequence[SignalSent], delivery: SignalDelivery) -> None:
+        await self._play("signals", lambda engine: _numbered(engine, sent))
 
     async def _play(self, what: str, play: Play[T]) -> T:
         if not self.frozen and what == self._freeze.what:

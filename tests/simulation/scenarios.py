@@ -36,7 +36,7 @@ from stepwell import (
 from stepwell.client import RunHandle
 from stepwell.errors import HookFailed
 from stepwell.testing import Environment
-from tests.simulation import options, remarks
+from tests.simulation import options, remarks, streams
 from tests.simulation.families import FAMILIES
 from tests.simulation.inputs import INPUTS
 from tests.simulation.lives import LIVES
@@ -524,4 +524,5 @@ SCENARIOS = (
     *FAMILIES,
     *INPUTS,
     *LIVES,
+    *streams.SCENARIOS,
 )

@@ -52,7 +52,9 @@ _LARGE = (
     "streamed",
 )
 _FAMILIES = ("parent", "left children", "rounds", "def parent")
-small = over(*(s for s in SCENARIOS if s.name not in (*_LARGE, *_FAMILIES)))
+_STREAMS = ("reviewing", "game", "office", "shaky")
+small = over(*(s for s in SCENARIOS if s.name not in (*_LARGE, *_FAMILIES, *_STREAMS)))
+streaming = over(*(BY_NAME[name] for name in _STREAMS))
 # What freezes loses minutes, and what happens in them cannot be compared where time decides.
 untimed = over(*(s for s in SCENARIOS if not s.timed))
 undrawn = over(*(s for s in SCENARIOS if not s.drawn))
@@ -130,6 +132,10 @@ ENDS = {
     "reopened": ",2]",
     "paused": ",1,",
     "forked": ",1,",
+    "reviewing": '{"counter":4,"review":2}',
+    "game": "[5,6]",
+    "office": '{"clerk":3}',
+    "shaky": '"blocks":["',
 }
 
 
@@ -198,6 +204,7 @@ def test_messages_that_come_again_when_all_is_over_change_nothing(scenario: Scen
         before = env.history(run), env.get(run), world.effects("note")
         ends = env.deliver_again([*env.seen, *reversed(env.seen)])
         assert set(ends) == {TurnEnd.NOTHING}
+        env.number_again([*env.seen_signals, *reversed(env.seen_signals)])
         made = env.attempt_again([*env.seen_attempts, *reversed(env.seen_attempts)])
         assert set(made) <= {AttemptEnd.NOTHING}
         env.run_until_idle()
@@ -323,6 +330,19 @@ def test_a_frozen_attempt_that_thaws_later_changes_nothing(
     for when in WHENS:
         for call in itertools.count(1):
             freeze = Freeze(at=call, when=when, thaw=thaw, what="attempt")
+            if not any(frozen(scenario, freeze)):
+                assert call > 1
+                break
+
+
+@streaming
+@pytest.mark.parametrize("thaw", ["next", "end"])
+def test_who_numbers_signals_and_freezes_changes_nothing(
+    scenario: Scenario, thaw: Literal["next", "end"]
+) -> None:
+    for when in WHENS:
+        for call in itertools.count(1):
+            freeze = Freeze(at=call, when=when, thaw=thaw, what="signals")
             if not any(frozen(scenario, freeze)):
                 assert call > 1
                 break

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
@@ -34,7 +34,14 @@ from stepwell.authoring.registry import Registry, registry
 from stepwell.client import InboxEntry, OutputChunk, PendingHook, Recorded, Resumed, RunHandle
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.durations import to_millis
-from stepwell.core.messages import Message, StepMessage, load_attempt, load_message, load_signal
+from stepwell.core.messages import (
+    Message,
+    SignalSent,
+    StepMessage,
+    load_attempt,
+    load_message,
+    load_signal,
+)
 from stepwell.core.payload import Sizes
 from stepwell.core.records import Millis, RunHeader
 from stepwell.core.tokens import Keyring
@@ -285,8 +292,7 @@ class Environment:
         queue = self._local.signal_queue
         sent = [load_signal(message.body) for message in delivery.messages]
         try:
-            with self._crasher.armed():
-                await Sequencer(self._ports, self._registry.stream_step).take(sent)
+            await self._number(sent, delivery)
         except Crash:
             self._replace_engine()
             await queue.give_back(delivery)
@@ -294,6 +300,11 @@ class Environment:
             await queue.give_back(delivery, delay=1_000)
         else:
             await queue.delete(delivery)
+
+    async def _number(self, sent: Sequence[SignalSent], delivery: SignalDelivery) -> None:
+        del delivery
+        with self._crasher.armed():
+            await Sequencer(self._ports, self._registry.stream_step).take(sent)
 
     async def _attempt(self, delivery: Delivery) -> None:
         queue = self._local.step_queue

@@ -47,7 +47,7 @@ from stepwell.testing.laws.rows import (
     read_output,
 )
 from stepwell.testing.laws.steps import check_dispatches, check_steps
-from stepwell.testing.laws.streams import check_sequence, check_streams
+from stepwell.testing.laws.streams import check_notes, check_sequence, check_streams
 from stepwell.testing.laws.subscriptions import check_cuts, check_handlings, check_subscription
 from stepwell.testing.laws.waits import check_hooks, check_timers
 
@@ -75,6 +75,7 @@ __all__ = [
     "check_listed_hooks",
     "check_lists",
     "check_maps",
+    "check_notes",
     "check_numbers",
     "check_open_hooks",
     "check_order",

@@ -31,7 +31,7 @@ from stepwell.testing.laws.replays import check_replay
 from stepwell.testing.laws.rest import check_header, check_rest
 from stepwell.testing.laws.rows import check_rows
 from stepwell.testing.laws.steps import check_dispatches, check_steps
-from stepwell.testing.laws.streams import check_streams
+from stepwell.testing.laws.streams import check_notes, check_streams
 from stepwell.testing.laws.subscriptions import check_subscription
 from stepwell.testing.laws.waits import check_hooks, check_timers
 from stepwell.testing.promises import Promises
@@ -160,6 +160,7 @@ def check_deployment(
         missing = sorted(promises.run_ids - set(found))
         assert not missing, f"promised to callers, and nothing is known of them: {missing}"
     check_families(found)
+    check_notes(found)
     check_streams(streams, found, {} if promises is None else promises.signals)
     check_forks(found)
     headers = [each.rows.header for each in found.values() if each.rows.header]

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from stepwell.core import events as e
 from stepwell.core.signals import StreamKey, SubscriptionRow
+from stepwell.core.state import fold_commits
 from stepwell.core.subscription import Subscription
+from stepwell.engine.noting import note_of
 from stepwell.streams.matching import next_signal, start_of
 from stepwell.testing.facts import RunFacts, StreamFacts
 from stepwell.testing.laws.subscriptions import subscription_of, taken_in
@@ -37,6 +39,27 @@ def check_streams(
                     _check_subscription(stream, row, runs[row.run_id])
         except AssertionError as error:
             raise AssertionError(f"stream run {stream.key}: {error}") from error
+
+
+def check_notes(runs: Mapping[str, RunFacts]) -> None:
+    """A run that waits for others shows what they wait for, when all of them are at rest."""
+    for run in runs.values():
+        header = run.rows.header
+        parent = None if header is None else header.parent
+        told = None if parent is None else runs.get(parent.run_id)
+        if parent is None or told is None or not (_waits(run) and _waits(told)):
+            continue
+        child = fold_commits(told.rows.commits).children.get(parent.child)
+        if child is None or not child.open or child.run_id != run.run_id:
+            continue
+        note = note_of(fold_commits(run.rows.commits))
+        shown = child.waits_for
+        assert shown == note, f"run {told.run_id!r} shows {shown!r} of {run.run_id!r}, not {note!r}"
+
+
+def _waits(run: RunFacts) -> bool:
+    header = run.rows.header
+    return header is not None and not header.status.terminal and _is_settled(run)
 
 
 def check_sequence(stream: StreamFacts) -> None:

@@ -74,7 +74,9 @@ async def _number(cluster: Cluster, process: Process, batch: Sequence[Delivery])
     queue = cluster.signals
     try:
         sent = [load_signal(delivery.body) for delivery in batch]
-        cluster.record.numbered += list(await Sequencer(process.outside).take(sent))
+        cluster.record.numbered += list(
+            await Sequencer(process.outside, cluster.registry.stream_step).take(sent)
+        )
     except Exception as error:
         if not isinstance(error, TransientError | Denied):
             cluster.record.unexpected.append(error)
