@@ -46,6 +46,7 @@ class Folded(Protocol):
     attributes: dict[str, str]
     inbox: dict[str, Payload]
     entries: set[str]
+    requests: set[str]
     lives: Lives
     emits: dict[str, s.SignalEmitted]
     polls: set[str]
@@ -66,6 +67,8 @@ class _Snapshot:
     attributes: dict[str, str]
     inbox: dict[str, Payload]
     entries: tuple[str, ...]
+    requests: tuple[str, ...] = ()
+    guards: Guards | None = None
 
 
 @cache
@@ -87,6 +90,8 @@ def dump_snapshot(
         attributes=state.attributes if attributes is None else attributes,
         inbox=state.inbox,
         entries=tuple(sorted(state.entries)),
+        requests=tuple(sorted(state.requests)),
+        guards=state.guards,
     )
     return _snapshots().dump_json(snapshot, exclude_none=True).decode()
 
@@ -272,11 +277,12 @@ def snapshot_taken(state: Folded, event: s.SubscriptionSnapshot) -> None:
         held = _snapshots().validate_json(event.state)
         state.status = "running"
         state.started = held.started
-        state.guards = held.started.guards
+        state.guards = held.guards
         state.subscription = held.subscription
         state.attributes = dict(held.attributes)
         state.inbox = dict(held.inbox)
         state.entries = set(held.entries)
+        state.requests = set(held.requests)
 
 
 def child_waits(state: Folded, event: s.ChildWaits) -> None:
