@@ -89,6 +89,7 @@ class Children:
             return e.ChildEnded(
                 at=at, child=command.id, name=name, run_id=run_id, status="refused", error=prepared
             )
+        options, guards = command.options, self._turn.state.guards
         return e.ChildStarted(
             at=at,
             child=command.id,
@@ -97,7 +98,9 @@ class Children:
             digest=command.digest,
             version=prepared.version,
             input=prepared.input,
-            on_parent_close=None if command.on_parent_close == "cancel" else "abandon",
+            on_parent_close=None if options.on_parent_close == "cancel" else "abandon",
+            context=options.context,
+            guards=guards if options.guards is None else options.guards.over(guards),
         )
 
     async def _send(self, event: e.ChildStarted | e.ChildCancelRequested | e.ChildEnded) -> None:
@@ -139,6 +142,8 @@ async def _start(turn: TurnContext, child: ChildState) -> None:
         input_digest=child.digest,
         seed=derived_seed(turn.header.seed, child.run_id),
         created_at=child.since,
+        context=child.context,
+        guards=child.guards,
         parent=_link(turn, child),
     )
     await start_from_turn(turn.ports, message)
