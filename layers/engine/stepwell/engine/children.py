@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stepwell.core import events as e
 from stepwell.core.commands import CancelChild, StartChild
@@ -37,8 +36,7 @@ _ENDINGS: dict[RunStatus, ChildEnding] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(NamedTuple):
     """What a child begins from, beside what its command says."""
 
     version: str

@@ -5,7 +5,7 @@ Whoever comes second, caller or turn, finds the header and adopts it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from stepwell.core.contexts import begun_with, identified, named_context
@@ -89,7 +89,7 @@ def started_with(start: NamedStart, definition: WorkflowDefinition, context: Any
     # One that its type makes is recorded, so that another default in later code changes nothing;
     # it was not given, so it is no part of what the start is known by.
     known = start.digest if context is None else identified(start.digest, text or "")
-    return replace(start, context=text, digest=known)
+    return start._replace(context=text, digest=known)
 
 
 def named_with(start: NamedStart, workflow: str, context: Any) -> NamedStart:
@@ -100,4 +100,4 @@ def named_with(start: NamedStart, workflow: str, context: Any) -> NamedStart:
     text = named_context(context, workflow)
     if text is None:
         return start
-    return replace(start, context=text, digest=identified(start.digest, text))
+    return start._replace(context=text, digest=identified(start.digest, text))

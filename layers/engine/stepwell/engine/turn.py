@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepwell.authoring.registry import Registry
 from stepwell.core import events as e
@@ -24,12 +25,10 @@ from stepwell.core.parts import Alarm
 from stepwell.core.records import Millis, RunHeader
 from stepwell.core.state import RunState, fold
 from stepwell.engine import continuing, control, readiness, settle
-from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised, TurnEnd
 from stepwell.engine.growth import Extent, warn
 from stepwell.engine.journal import Fenced, Journal
-from stepwell.engine.map_items import make_item
 from stepwell.engine.perform import FRESH, Performer
 from stepwell.engine.ports import Ports, RunRows
 from stepwell.engine.puts import Puts
@@ -41,11 +40,13 @@ from stepwell.engine.turn_context import TurnContext
 from stepwell.engine.values import Values, payloads_of
 from stepwell.errors import DefinitionError, PayloadError
 
+if TYPE_CHECKING:
+    from stepwell.engine.attempt import AttemptEnd
+
 _LOG = logging.getLogger("stepwell.engine")
 
 
-@dataclass(frozen=True, slots=True)
-class _Delivered:
+class _Delivered(NamedTuple):
     message: Message
     message_id: str
     receive_count: int
@@ -157,6 +158,10 @@ class Engine:
         `StepBusy` while another receive works on it, else what a port raised. The receive is named
         by `message_id` and `receive_count`; `time_left` as for a turn.
         """
+        # A process that only takes turns makes no attempts: it need not know how.
+        from stepwell.engine.attempt import Means, Received, make_attempt  # noqa: PLC0415
+        from stepwell.engine.map_items import make_item  # noqa: PLC0415
+
         means = Means(
             ports=self.ports,
             settings=self.settings,
