@@ -193,6 +193,7 @@ RECORDINGS = (
     ),
     Recording(w.parent, (), _advance("4h")),
     Recording(w.parent_blocking, (), _advance("2h")),
+    Recording(w.hands_over),
     Recording(w.continued, (1,)),
     Recording(calls.keyed, (), _all(_advance("2h"), _advance("1h"), _answer("hist.tripled", "so"))),
     Recording(calls.conditioned, (), _advance("1d")),

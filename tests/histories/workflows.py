@@ -39,6 +39,7 @@ from stepwell import (
     sleep,
     start_child,
     step,
+    step_guard,
     step_hook,
     uuid4,
     workflow,
@@ -499,6 +500,23 @@ def parent_blocking() -> list[Any]:
     handle: Any = start_child.with_options(wait=False)(offspring, 1)
     first: Any = start_child(offspring, 2)
     return [first, handle.result()]
+
+
+@step_guard(name="hist.watch")
+def watch(payload: dict[str, Any]) -> dict[str, Any]:
+    return {"power": "observe"}
+
+
+@workflow(name="hist.visited", context=Visit)
+async def visited() -> str:
+    return await greet_in_context()
+
+
+@workflow(name="hist.hands_over")
+async def hands_over() -> list[str]:
+    guarded = start_child.with_options(context=Visit(guest="Ada"), prepare_step=watch)
+    named = start_child.with_options(context={"rounds": 3}, key="named")
+    return [await guarded(visited), await start_child(visited), await named("hist.visited")]
 
 
 @workflow(name="hist.continued")

@@ -611,7 +611,7 @@ async def priced_rounds(left: int) -> int:
     return left
 
 
-def test_forks_and_new_rounds_keep_the_guards_and_children_have_none() -> None:
+def test_forks_new_rounds_and_children_keep_the_guards() -> None:
     asked: list[str] = []
 
     @step_guard(name="rounds.watch")
@@ -628,8 +628,8 @@ def test_forks_and_new_rounds_keep_the_guards_and_children_have_none() -> None:
         env.run_until_idle()
         assert env.get(fork).status is RunStatus.COMPLETED
         runs = env.wait_for(env.client.list_runs()).items
-    assert asked == ["priced_rounds"] * 3
+    assert asked == ["priced_rounds", "priced_kid"] * 3
     assert sorted((each.workflow, each.guards is not None) for each in runs) == [
-        *[("priced_kid", False)] * 3,
+        *[("priced_kid", True)] * 3,
         *[("priced_rounds", True)] * 3,
     ]

@@ -491,14 +491,14 @@ _ELSEWHERE = """
 import sys
 sys.path.insert(0, {root!r})
 from tests.integration.test_scripts import *
-run = sign_off_script.run("x", journal_dir={folder!r}, prepare_step={guard})
+run = {script}.run("x", journal_dir={folder!r}, prepare_step={guard})
 print(run.id)
 """
 
 
-def elsewhere(folder: Path, guard: str) -> str:
+def elsewhere(folder: Path, guard: str, script: str = "sign_off_script") -> str:
     root = str(Path(__file__).parents[2])
-    code = _ELSEWHERE.format(root=root, folder=str(folder), guard=guard)
+    code = _ELSEWHERE.format(root=root, folder=str(folder), guard=guard, script=script)
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=root
     )
@@ -528,6 +528,43 @@ def test_a_function_of_another_process_fails_closed(tmp_path: Path) -> None:
     assert "function of the process" in run.error.message
     ended = sign_off_script.resume(run_id, journal_dir=tmp_path, prepare_step=[])
     assert ended.result is True
+
+
+@workflow
+async def parent_of_sign_off(summary: str) -> bool:
+    return await start_child(sign_off_script, summary)
+
+
+def test_the_guards_of_a_script_are_asked_before_the_steps_of_its_children(tmp_path: Path) -> None:
+    run = parent_of_sign_off.run("x", journal_dir=tmp_path, prepare_step=refuse)
+    assert run.status == "failed"
+    assert RAN == []
+
+
+def test_guards_of_a_resume_reach_children_whose_own_nobody_knows(tmp_path: Path) -> None:
+    run_id = elsewhere(tmp_path, "lambda payload: {'power': 'observe'}", "parent_of_sign_off")
+    told: list[str] = []
+
+    def watch(payload: dict[str, Any]) -> dict[str, Any]:
+        told.append(payload["workflow"])
+        return {"power": "observe"}
+
+    run = parent_of_sign_off.resume(run_id, journal_dir=tmp_path, prepare_step=watch)
+    assert run.status == "suspended"
+    assert told == ["sign_off_script"]
+    # The child has a guard that is known now, and keeps it.
+    [child] = [
+        each.run_id
+        for each in on(tmp_path, lambda client: client.list_runs()).items
+        if each.parent is not None
+    ]
+    kept = on(tmp_path, lambda client: client.history(child))
+    parent_of_sign_off.resume(run_id, journal_dir=tmp_path, prepare_step=[])
+    assert on(tmp_path, lambda client: client.history(child)) == kept
+    send(tmp_path, child, "approved", True)
+    ended = parent_of_sign_off.resume(run_id, journal_dir=tmp_path)
+    assert ended.result is True
+    assert set(told) == {"sign_off_script"}
 
 
 # Failed and cancelled runs

@@ -11,6 +11,8 @@ _CALLS = "engine/child_calls.py"
 _CRASH = "tests/simulation/test_crash_everywhere.py::test_a_crash_at_any_port_call_changes_nothing"
 _CHILD = "tests/integration/test_children.py::"
 _CHAIN = "tests/integration/test_continue_as_new.py::"
+_BEGINS = "tests/integration/test_children_begin_with.py::"
+_SCRIPTS = "tests/integration/test_scripts.py::"
 _TOGETHER = "tests/integration/test_together.py::"
 
 MUTATIONS = (
@@ -190,6 +192,40 @@ MUTATIONS = (
         killed_by=(
             f"{_TOGETHER}test_a_child_of_the_life_before_that_ends_late_is_not_the_one_that_is_waited_for",
         ),
+    ),
+    Mutation(
+        id="context-of-a-child-identifies-it",
+        module="authoring/children.py",
+        was="    if context is not None:\n",
+        becomes="    if False:\n",
+        protects="a child is not taken for one that was started with another context",
+        killed_by=(f"{_BEGINS}test_another_context_is_another_child",),
+    ),
+    Mutation(
+        id="named-context-of-a-child-identifies-it",
+        module="authoring/children.py",
+        was="    if begun is not None:\n",
+        becomes="    if False:\n",
+        protects="a child by name is not taken for one that was started with another context",
+        killed_by=(f"{_BEGINS}test_another_context_by_name_is_another_child",),
+    ),
+    Mutation(
+        id="guards-of-a-child",
+        module=_CHILDREN,
+        was="guards if options.guards is None else options.guards.over(guards)",
+        becomes="None if options.guards is None else options.guards.over(guards)",
+        protects="what guards a run guards what it starts",
+        killed_by=(
+            f"{_BEGINS}test_a_child_has_the_guards_of_its_parent_unless_it_is_told_otherwise",
+        ),
+    ),
+    Mutation(
+        id="guards-of-children-that-nobody-knows",
+        module="adapters/local/scripts.py",
+        was="            if guards is not None and not _are_known(guards):\n",
+        becomes="            if False:\n",
+        protects="a script whose process is gone can be resumed with its children",
+        killed_by=(f"{_SCRIPTS}test_guards_of_a_resume_reach_children_whose_own_nobody_knows",),
     ),
     Mutation(
         id="guards-passed-on",

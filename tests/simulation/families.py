@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from pydantic import BaseModel
+
 from examples.outside import outside
 from stepwell import (
     ChildCancelled,
@@ -15,6 +17,7 @@ from stepwell import (
     sleep,
     start_child,
     step,
+    step_guard,
     workflow,
 )
 from stepwell.client import RunHandle
@@ -33,9 +36,18 @@ async def grandchild(what: str) -> str:
     return await note(f"{what}, a grandchild")
 
 
-@workflow(name="family.child")
+class Sent(BaseModel):
+    by: str = "nobody"
+
+
+@step_guard(name="family.look")
+def look(payload: dict[str, Any]) -> dict[str, Any]:
+    return {"power": "mutate", "args": [f"{payload['args'][0]}, guarded"]}
+
+
+@workflow(name="family.child", context=Sent)
 async def child(what: str) -> str:
-    noted = await note(what)
+    noted = await note(f"{what} by {current.context.by}")
     return f"{noted}, {await start_child(grandchild, what)}"
 
 
@@ -54,7 +66,8 @@ async def waiting() -> Any:
 
 @workflow(name="family.parent")
 async def parent() -> list[str]:
-    found = [await start_child(child, "one")]
+    first = start_child.with_options(context=Sent(by="its parent"), prepare_step=look)
+    found = [await first(child, "one")]
     try:
         await start_child.with_options(key="bad")(failing, "no")
     except ChildFailed as error:

@@ -230,6 +230,8 @@ async def with_children(order: Order) -> None:
     assert_type(await handle.result(), bytes)
     kept = start_child.with_options(on_parent_close="abandon")
     assert_type(await kept(child, order), bytes)
+    guarded = start_child.with_options(context=order, prepare_step=watches, review_step=[])
+    assert_type(await guarded(child, order), bytes)
     await start_child(child, 7)  # type: ignore[call-overload]
     await start_child(child, order, wait=True)  # type: ignore[call-arg]
     start_child.with_options(on_parent_close="leave")  # type: ignore[call-overload]

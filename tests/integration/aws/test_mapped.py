@@ -129,8 +129,14 @@ def test_each_item_costs_as_much_as_the_one_before(flow: Any) -> None:
     assert 40 <= more.written - few.written <= 42
 
 
+#: Requests, units written and read, messages and turns of a hundred items, none held back.
+HUNDRED = (422, 210, 107, 102, 2)
+
+
 def test_hundreds_of_items_cost_as_much_each_as_tens() -> None:
     few, more = bill_of(map_elsewhere, 100), bill_of(map_elsewhere, 400)
+    spent = (sum(few.requests.values()), few.written, few.read, few.messages, few.turns)
+    assert spent == HUNDRED
     assert more.turns == few.turns == 2
     assert more.messages - few.messages == 300
     # Four requests for each, its part of a batch of messages, and some ten for each shard.

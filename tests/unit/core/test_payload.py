@@ -1016,3 +1016,16 @@ def test_a_damaged_blob_is_refused() -> None:
 
 def test_a_blob_is_named_by_the_hash_of_its_text() -> None:
     assert blob_hash("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def test_texts_of_equal_values_have_one_canonical_text() -> None:
+    class Given(BaseModel):
+        a: int = 0
+        b: list[int] = []
+        c: str = "c"
+
+    carried = codec(Given, "a context")
+    assert carried.canonical('{"c":"c","b":[1],"a":2}') == carried.canonical('{"a":2,"b":[1]}')
+    assert carried.canonical('{"a":0}') == "{}"
+    with pytest.raises(PayloadError, match="a context"):
+        carried.canonical('{"a":"x"}')

@@ -10,8 +10,7 @@ from stepwell.adapters.local.clock import SkippingClock
 from stepwell.core import events as e
 from stepwell.core.events import Commit
 from stepwell.core.state import RunState
-from stepwell.engine.journal import AttemptJournal, Fenced, Journal
-from stepwell.engine.subscriptions import last_commit
+from stepwell.engine.journal import AttemptJournal, Fenced, Journal, last_commit
 
 
 class SlowLog:

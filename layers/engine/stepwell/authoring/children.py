@@ -12,7 +12,9 @@ from typing import Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, get_args
 
 from stepwell.authoring.context import RUN, STEP, RunContext, coloured
 from stepwell.authoring.decorators import Workflow
-from stepwell.core.definitions import ChildDefinition
+from stepwell.authoring.guards import Chain, guard_change
+from stepwell.core.contexts import begun_with, identified, named_context
+from stepwell.core.definitions import ChildDefinition, ChildOptions
 from stepwell.core.ids import check_key, check_name
 from stepwell.core.payload import codec, digest
 from stepwell.core.records import ChildEnding, OnParentClose, Payload
@@ -22,6 +24,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 #: What a child has come to, as far as its parent has been told.
 ChildStatus = Literal["running"] | ChildEnding
+#: What the engine is asked for: whom, input and its digest, and how.
+_Asked = tuple[ChildDefinition, Payload, str, ChildOptions]
+_PLAIN = ChildOptions()
 
 
 class ChildHandle(Generic[R]):
@@ -66,9 +71,9 @@ class ChildHandle(Generic[R]):
 class ChildStarter:
     """What `start_child` is: starts a child and waits for it. Made by `with_options`."""
 
-    def __init__(self, key: str | None = None, on_parent_close: OnParentClose = "cancel") -> None:
-        self._key = key
-        self._on_parent_close = on_parent_close
+    def __init__(self, options: ChildOptions = _PLAIN, context: Any = None) -> None:
+        self._options = options
+        self._context = context
 
     @overload
     def with_options(
@@ -77,6 +82,9 @@ class ChildStarter:
         wait: Literal[True] = True,
         key: str | None = None,
         on_parent_close: OnParentClose = "cancel",
+        context: Any = None,
+        prepare_step: Chain | None = None,
+        review_step: Chain | None = None,
     ) -> ChildStarter: ...
     @overload
     def with_options(
@@ -85,6 +93,9 @@ class ChildStarter:
         wait: Literal[False],
         key: str | None = None,
         on_parent_close: OnParentClose = "cancel",
+        context: Any = None,
+        prepare_step: Chain | None = None,
+        review_step: Chain | None = None,
     ) -> HandleStarter: ...
     def with_options(
         self,
@@ -92,6 +103,9 @@ class ChildStarter:
         wait: bool = True,
         key: str | None = None,
         on_parent_close: OnParentClose = "cancel",
+        context: Any = None,
+        prepare_step: Chain | None = None,
+        review_step: Chain | None = None,
     ) -> ChildStarter | HandleStarter:
         """A `start_child` with options, which so never meet the child's own arguments.
 
@@ -99,7 +113,12 @@ class ChildStarter:
         without it children count by name in their scope. `on_parent_close` says what becomes of a
         child that is open when its parent ends: it is cancelled, or abandoned, that is, goes on.
 
-        Raises `DefinitionError` on a bad option.
+        `context` is what the child's `current.context` is at first, by default what its type makes;
+        with another one it is another child, as with another input. `prepare_step` and
+        `review_step` are the guards of its steps, declared with `@step_guard`, by default those
+        that its parent has when it starts the child; none are an empty list.
+
+        Raises `DefinitionError` on a bad option, `UsageError` on a guard that is not declared.
         """
         if key is not None:
             check_key("child", key)
@@ -108,7 +127,8 @@ class ChildStarter:
                 f'start_child: on_parent_close is "cancel" or "abandon", not {on_parent_close!r}'
             )
         made = ChildStarter if wait else HandleStarter
-        return made(key, on_parent_close)
+        guards = guard_change(prepare_step, review_step, None)
+        return made(ChildOptions(key, on_parent_close, None, guards), context)
 
     @overload
     def __call__(
@@ -129,22 +149,20 @@ class ChildStarter:
         race, the run's cancellation) cancels the child, unless it is to be abandoned.
 
         Raises `ChildFailed`, `ChildNotStarted`, `ChildTooDeep`, `ChildCancelled`, `ChildNotFound`;
-        at once, `TypeError` or `PayloadError` on arguments that do not fit, `UsageError` outside a
-        workflow.
+        at once, `TypeError` or `PayloadError` on arguments, or a context, that do not fit,
+        `UsageError` on a context that the workflow does not declare, and outside a workflow.
         """
-        run, child, input_, input_digest = _asked(workflow, args, kwargs)
-        return coloured(
-            run,
-            run.child(child, input_, input_digest, self._key, self._on_parent_close, wait=True),
-        )
+        run = _run_here("start_child")
+        asked = _asked(workflow, args, kwargs, self._options, self._context)
+        return coloured(run, run.child(*asked, wait=True))
 
 
 class HandleStarter:
     """`start_child` with `wait=False`: starts a child and gives its handle."""
 
-    def __init__(self, key: str | None, on_parent_close: OnParentClose) -> None:
-        self._key = key
-        self._on_parent_close = on_parent_close
+    def __init__(self, options: ChildOptions, context: Any) -> None:
+        self._options = options
+        self._context = context
 
     @overload
     def __call__(
@@ -163,11 +181,9 @@ class HandleStarter:
 
         Raises what `start_child` raises before a child has begun.
         """
-        run, child, input_, input_digest = _asked(workflow, args, kwargs)
-        return coloured(
-            run,
-            run.child(child, input_, input_digest, self._key, self._on_parent_close, wait=False),
-        )
+        run = _run_here("start_child")
+        asked = _asked(workflow, args, kwargs, self._options, self._context)
+        return coloured(run, run.child(*asked, wait=False))
 
 
 #: Start a child run and wait for it: `await start_child(ship, order)`.
@@ -190,28 +206,53 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 def _asked(
-    workflow: Workflow[..., Any] | str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[RunContext, ChildDefinition, Payload, str]:
-    """The run that asks, whom it asks for, and the input and its digest."""
-    run = _run_here("start_child")
-    if isinstance(workflow, Workflow):
-        definition = workflow.definition
-        child = ChildDefinition(
-            name=definition.name, version=definition.version, result=definition.result
-        )
-        given = definition.arguments
-        return run, child, given.encode(args, kwargs), given.digest(args, kwargs)
-    if not isinstance(workflow, str):
+    workflow: Workflow[..., Any] | str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: ChildOptions,
+    context: Any,
+) -> _Asked:
+    if isinstance(workflow, str):
+        return _asked_by_name(workflow, args, kwargs, options, context)
+    if not isinstance(workflow, Workflow):
         raise UsageError(f"start_child takes a @workflow or its name, not {workflow!r}")
+    definition = workflow.definition
+    child = ChildDefinition(
+        name=definition.name, version=definition.version, result=definition.result
+    )
+    given = definition.arguments
+    text, known = given.encode(args, kwargs), given.digest(args, kwargs)
+    begun = begun_with(definition.context, context, definition.name)
+    if context is not None:
+        assert definition.context is not None
+        assert begun is not None
+        known = identified(known, definition.context.codec.canonical(begun))
+    return child, text, known, options._replace(context=begun)
+
+
+def _asked_by_name(
+    workflow: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: ChildOptions,
+    context: Any,
+) -> _Asked:
     if args:
         raise TypeError(f"start_child({workflow!r}): pass arguments by name, there is no code")
     check_name("workflow", workflow)
     owner = f"input of workflow {workflow!r}"
     text = codec(dict[str, Any], owner).encode(dict(kwargs))
-    canonical = json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
+    known = digest(_sorted(text))
+    begun = named_context(context, workflow)
+    if begun is not None:
+        known = identified(known, _sorted(begun))
     result = codec(Any, f"result of workflow {workflow!r}")
     child = ChildDefinition(name=workflow, version=None, result=result)
-    return run, child, text, digest(canonical)
+    return child, text, known, options._replace(context=begun)
+
+
+def _sorted(text: Payload) -> str:
+    return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
 
 
 def _run_here(what: str) -> RunContext:

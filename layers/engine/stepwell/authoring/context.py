@@ -19,9 +19,14 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from stepwell.core.attributes import Scalar
-from stepwell.core.definitions import ChildDefinition, HookDefinition, StepDefinition
+from stepwell.core.definitions import (
+    ChildDefinition,
+    ChildOptions,
+    HookDefinition,
+    StepDefinition,
+)
 from stepwell.core.fan_out import MapOptions
-from stepwell.core.records import ChildEnding, Millis, OnParentClose, Payload
+from stepwell.core.records import ChildEnding, Millis, Payload
 from stepwell.core.signals import NumberedSignal, SentSignal, SignalDraft
 from stepwell.errors import DurationLike
 
@@ -156,8 +161,7 @@ class RunContext(ABC):
         child: ChildDefinition,
         input: Payload,
         digest: str,
-        key: str | None,
-        on_parent_close: OnParentClose,
+        options: ChildOptions,
         *,
         wait: bool,
     ) -> Coroutine[Any, Any, Any]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwell.authoring.context import RUN, SAGA, RunContext, SagaContext
 from stepwell.authoring.decorators import AsyncStep, SyncStep
@@ -44,8 +43,7 @@ def saga() -> Saga:
     return Saga()
 
 
-@dataclass(frozen=True, slots=True)
-class _Undo:
+class _Undo(NamedTuple):
     """A compensation that is due if the block fails; `step` is the id of what it undoes."""
 
     definition: StepDefinition

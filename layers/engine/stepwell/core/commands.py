@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from stepwell.core.definitions import ChildDefinition, HookDefinition, StepDefinition
+from stepwell.core.definitions import (
+    ChildDefinition,
+    ChildOptions,
+    HookDefinition,
+    StepDefinition,
+)
 from stepwell.core.fan_out import MapOptions
 from stepwell.core.payload import Codec
-from stepwell.core.records import Millis, OnParentClose, Payload
+from stepwell.core.records import Millis, Payload
 from stepwell.core.signals import SignalDraft
 
 #: What `kind_of` says of a `CancelChild`.
@@ -110,7 +115,7 @@ class StartChild(NamedTuple):
     digest: str
     child: ChildDefinition
     input: Payload
-    on_parent_close: OnParentClose
+    options: ChildOptions
 
 
 class AwaitChild(NamedTuple):

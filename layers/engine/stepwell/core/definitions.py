@@ -11,12 +11,12 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from stepwell.core.answers import check_schema
 from stepwell.core.contexts import ContextType
 from stepwell.core.payload import Arguments, Codec, digest
-from stepwell.core.records import Millis, PublishedWorkflow
+from stepwell.core.records import GuardChange, Millis, OnParentClose, Payload, PublishedWorkflow
 from stepwell.core.retry import RetryPolicy
 from stepwell.core.subscription import OnFailure
 from stepwell.errors import DefinitionError, PayloadError
@@ -121,6 +121,18 @@ class ChildDefinition:
     version: str | None
     result: Codec
     stream_run: str | None = None
+
+
+class ChildOptions(NamedTuple):
+    """How a child is asked for: `context` is what it begins with, as JSON, None without one.
+
+    `guards` is what its guards differ in from those of its parent.
+    """
+
+    key: str | None = None
+    on_parent_close: OnParentClose = "cancel"
+    context: Payload | None = None
+    guards: GuardChange | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

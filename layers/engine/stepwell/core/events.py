@@ -383,8 +383,10 @@ class GuardsReplaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildStarted:
-    """A child is to run: from this event alone, whoever sends for it. None: it is cancelled with
-    its parent.
+    """A child is to run: from this event alone, whoever sends for it.
+
+    `on_parent_close` None: it is cancelled with its parent. `context` is what it begins with,
+    `guards` are those of its steps.
     """
 
     at: Millis
@@ -396,6 +398,8 @@ class ChildStarted:
     input: Payload
     on_parent_close: OnParentClose | None = None
     stream_run: str | None = None
+    context: Payload | None = None
+    guards: Guards | None = None
     type: Literal["ChildStarted"] = "ChildStarted"
 
 

@@ -7,6 +7,7 @@ twice, out of order or never.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -17,7 +18,10 @@ from stepwell.core.signals import SentSignal, StreamKey
 
 class _Message(BaseModel):
     # Bodies are outside data, and errors are logged.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    # Built on first use: a process sends and takes a few of these kinds.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
+    )
 
     run_id: str
 
@@ -265,9 +269,10 @@ class MapItem(_Message):
 #: What the step queue holds.
 StepMessage = StepAttempt | MapItem
 
-_STEP_MESSAGE: TypeAdapter[StepMessage] = TypeAdapter(
-    Annotated[StepMessage, Field(discriminator="type")]
-)
+
+@cache
+def _step_message() -> TypeAdapter[StepMessage]:
+    return TypeAdapter(Annotated[StepMessage, Field(discriminator="type")])
 
 
 class SignalSent(BaseModel):
@@ -335,7 +340,7 @@ def load_signal(body: str | bytes) -> SignalSent:
 
 def load_attempt(body: str | bytes) -> StepMessage:
     """The attempt in a body of the step queue. Raises `pydantic.ValidationError`."""
-    return _STEP_MESSAGE.validate_json(body)
+    return _step_message().validate_json(body)
 
 
 def dump_message(message: Message | StepMessage) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stepwell.core.events import MapStarted
-from stepwell.core.records import ChildEnding, Millis, OnParentClose, Payload
+from stepwell.core.records import ChildEnding, Guards, Millis, OnParentClose, Payload
 
 
 class Alarm(NamedTuple):
@@ -115,9 +115,10 @@ class MapState:
 class ChildState:
     """One child. `order` is the number of its `ChildStarted`, 0 if it was never started.
 
-    `run_id` is the run that was started, `ending` how it ended, None while it is open. `stream_run`
-    is the stream run that it is to be. `waits_for` is what it said last that it waits for, with its
-    event `told`.
+    `run_id` is the run that was started, `ending` how it ended, None while it is open. `input` and
+    `context` are what it begins with, until it has ended; `guards` those that its start gave it.
+    `stream_run` is the stream run that it is to be. `waits_for` is what it said last that it waits
+    for, with its event `told`.
     """
 
     id: str
@@ -129,6 +130,8 @@ class ChildState:
     digest: str = ""
     version: str = ""
     input: Payload = ""
+    context: Payload | None = None
+    guards: Guards | None = None
     on_parent_close: OnParentClose = "cancel"
     reason: str | None = None
     ending: ChildEnding | None = None

@@ -83,6 +83,15 @@ class Codec:
         except Misfit as misfit:
             _refuse(self.owner, misfit)
 
+    def canonical(self, text: Payload) -> str:
+        """The text of an equal value, whoever wrote it: sorted, defaults of fields left out."""
+        try:
+            wire = self._wire or self._compiled()
+            plain = json.loads(wire.canonical(wire.load(text)))
+        except Misfit as misfit:
+            _refuse(self.owner, misfit)
+        return json.dumps(plain, sort_keys=True, ensure_ascii=False)
+
     def schema(self) -> str:
         """JSON schema of the texts that `decode` takes."""
         try:

@@ -440,6 +440,8 @@ def _child_started(state: RunState, event: e.ChildStarted) -> None:
     child.digest = event.digest
     child.version = event.version
     child.input = event.input
+    child.context = event.context
+    child.guards = event.guards
     child.on_parent_close = event.on_parent_close or "cancel"
     child.stream_run = event.stream_run
 
@@ -451,7 +453,7 @@ def _child_cancel_requested(state: RunState, event: e.ChildCancelRequested) -> N
 def _child_ended(state: RunState, event: e.ChildEnded) -> None:
     child = _child(state, event)
     child.ending = event.status
-    child.input = ""  # nobody will send for it again
+    child.input, child.context = "", None  # nobody will send for it again
 
 
 def _cancel_requested(state: RunState, event: e.CancelRequested) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwell.core.answers import problems
 from stepwell.core.definitions import WorkflowDefinition, published, version_order
@@ -24,8 +23,7 @@ from stepwell.errors import InputRejected, WorkflowNotFound
 _FIRST_VERSION = "1"
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(NamedTuple):
     """What was published: every definition, the names of those that are news, runs woken."""
 
     workflows: tuple[PublishedWorkflow, ...]
@@ -33,8 +31,7 @@ class Publication:
     woken: int
 
 
-@dataclass(frozen=True, slots=True)
-class NamedStart:
+class NamedStart(NamedTuple):
     """A start by name, checked as far as it can be: version and input to record, and its digest.
 
     `context` is what the run's context is at first, as JSON. `stream`: it owns a stream run.

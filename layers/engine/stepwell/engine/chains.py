@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from stepwell.authoring.guards import is_local, local_guard, shown_name
 from stepwell.core.definitions import GuardDefinition
@@ -25,8 +25,7 @@ class UnknownGuard(StepwellError):
         self.name = name
 
 
-@dataclass(frozen=True, slots=True)
-class GuardChain:
+class GuardChain(NamedTuple):
     """The guards of a run's steps, found."""
 
     before: tuple[GuardDefinition, ...]

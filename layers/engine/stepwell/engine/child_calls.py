@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from stepwell.authoring.children import ChildHandle, ChildStatus
 from stepwell.core import events as e
 from stepwell.core.commands import AwaitChild, CancelChild, StartChild
-from stepwell.core.definitions import ChildDefinition
+from stepwell.core.definitions import ChildDefinition, ChildOptions
 from stepwell.core.ids import check_note, keyed
 from stepwell.core.records import OnParentClose, Payload
 from stepwell.core.signals import run_id_of_child
@@ -83,13 +83,12 @@ class ChildCalls(Asking):
         child: ChildDefinition,
         input: Payload,
         digest: str,
-        key: str | None,
-        on_parent_close: OnParentClose,
+        options: ChildOptions,
         *,
         wait: bool,
     ) -> Coroutine[Any, Any, Any]:
         """Start a child; its result, or its handle."""
-        asked = self._start_child(child, input, digest, key, on_parent_close, wait=wait)
+        asked = self._start_child(child, input, digest, options, wait=wait)
         return self._make(asked, "start_child")
 
     async def _start_child(
@@ -97,20 +96,19 @@ class ChildCalls(Asking):
         child: ChildDefinition,
         input: Payload,
         digest: str,
-        key: str | None,
-        on_parent_close: OnParentClose,
+        options: ChildOptions,
         *,
         wait: bool,
     ) -> Any:
         if self._over:
             await self._come_late()
-        name = child.name
+        name, key = child.name, options.key
         identity = (
             self.loop.scope().identify(name) if key is None else self._keyed_id(keyed(name, key))
         )
         if key is not None and identity in self._asked:
             raise UsageError(f"child {name!r}: key {key!r} is used twice in this run")
-        command = StartChild(identity, digest, child, input, on_parent_close)
+        command = StartChild(identity, digest, child, input, options)
         self._ask(command)
         known = self._state.children.get(identity)
         if known is not None and known.order and known.digest != digest:
@@ -119,7 +117,8 @@ class ChildCalls(Asking):
                 command,
                 f"child {identity!r} with input {digest}",
             )
-        call = ChildCall(identity, self._child_run(identity, child), child, on_parent_close)
+        run_id, closing = self._child_run(identity, child), options.on_parent_close
+        call = ChildCall(identity, run_id, child, closing)
         self._children[identity] = call
         if not self._recall(call):
             await self._wait_for(command)

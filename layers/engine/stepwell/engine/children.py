@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from stepwell.core import events as e
 from stepwell.core.commands import CancelChild, StartChild
@@ -38,8 +37,7 @@ _ENDINGS: dict[RunStatus, ChildEnding] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(NamedTuple):
     """What a child begins from, beside what its command says."""
 
     version: str
@@ -97,6 +95,7 @@ class Children:
             return e.ChildEnded(
                 at=at, child=command.id, name=name, run_id=run_id, status="refused", error=prepared
             )
+        options, guards = command.options, self._turn.state.guards
         return e.ChildStarted(
             at=at,
             child=command.id,
@@ -105,8 +104,10 @@ class Children:
             digest=command.digest,
             version=prepared.version,
             input=prepared.input,
-            on_parent_close=None if command.on_parent_close == "cancel" else "abandon",
+            on_parent_close=None if options.on_parent_close == "cancel" else "abandon",
             stream_run=stream_run,
+            context=options.context,
+            guards=guards if options.guards is None else options.guards.over(guards),
         )
 
     async def _send(self, event: e.ChildStarted | e.ChildCancelRequested | e.ChildEnded) -> None:
@@ -167,6 +168,8 @@ async def _start(turn: TurnContext, child: ChildState) -> RunHeader:
         input_digest=child.digest,
         seed=derived_seed(turn.header.seed, child.run_id),
         created_at=child.since,
+        context=child.context,
+        guards=child.guards,
         parent=_link(turn, child),
         stream_run=child.stream_run,
     )

@@ -2,53 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwell.core.records import Payload
 from stepwell.errors import NonDeterminismError
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(NamedTuple):
     """The workflow returned."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(NamedTuple):
     """The workflow raised. `redo` names what a retry of the run has to do again."""
 
     error: BaseException
     redo: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(NamedTuple):
     """The run ended by its cancellation; `forced` without its code. `redo` as with `Raised`."""
 
     redo: tuple[str, ...] = ()
     forced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(NamedTuple):
     """The code does not fit the history."""
 
     error: NonDeterminismError
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(NamedTuple):
     """The workflow raised `Suspend`: it is to begin again once there is input."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Continues:
+class Continues(NamedTuple):
     """The workflow goes on as a new run with this input and context, as JSON."""
 
     input: Payload

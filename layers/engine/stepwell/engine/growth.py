@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from stepwell.core.commands import Command, RunStep
 from stepwell.core.state import RunState
@@ -85,8 +85,7 @@ class Growth:
         self.exceeded = LimitExceeded(limit, most, value)
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """How large a run was at some time."""
 
     events: int
@@ -110,7 +109,7 @@ def warn(
 
     Not of one that has gone beyond: that is said by how the run ended.
     """
-    for limit in Extent.__slots__:
+    for limit in Extent._fields:
         most, value = getattr(limits, limit), getattr(now, limit)
         if getattr(before, limit) < most * _NEAR <= value <= most:
             _LOG.warning(

@@ -11,6 +11,7 @@ import asyncio
 
 from stepwell.core.events import Commit, Event, RunStarted, dump_events
 from stepwell.core.records import Millis
+from stepwell.core.signals import is_subscription
 from stepwell.core.state import RunState
 from stepwell.engine.ports import Clock, Store
 from stepwell.errors import StepwellError
@@ -18,6 +19,17 @@ from stepwell.errors import StepwellError
 #: Events in one commit, and their size as stored: an item may hold 400 KB.
 _BATCH_EVENTS = 2_000
 _BATCH_BYTES = 350_000
+
+
+#: For how long commits of a subscription are kept that no turn reads any more.
+COMMITS_KEPT: Millis = 86_400_000
+#: After this no turn that began before may commit: long before what it might meet is gone.
+_OLDEST: Millis = COMMITS_KEPT // 2
+
+
+def last_commit(run_id: str, began: Millis) -> Millis | None:
+    """Until when a turn may commit; None for ever, where no commit is deleted before its run is."""
+    return began + _OLDEST if is_subscription(run_id) else None
 
 
 class Fenced(StepwellError):

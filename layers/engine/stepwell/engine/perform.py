@@ -34,7 +34,6 @@ from stepwell.engine.checkpoints import expire_checkpoint
 from stepwell.engine.children import Children
 from stepwell.engine.endings import Raised
 from stepwell.engine.growth import Growth
-from stepwell.engine.guarding import GuardedEntry
 from stepwell.engine.lanes import Lanes
 from stepwell.engine.openings import Openings, Report
 from stepwell.engine.outcomes import (
@@ -62,7 +61,7 @@ class Performer:
         self._replay = replay
         self._fraction = fraction
         self._growth = Growth(turn.settings.limits, turn.state, replay.pending)
-        self._entry = StepEntry if turn.guards is None else GuardedEntry
+        self._entry = StepEntry if turn.guards is None else _guarded_entry()
         self._entries: dict[str, StepEntry] = {}
         self._openings = Openings(turn, replay, fraction, self._report, self._place)
         self._children = Children(turn, replay)
@@ -540,3 +539,10 @@ class Performer:
         if self._leaving:
             grace = self._turn.settings.step_grace / 1000
             await asyncio.wait(self._leaving, timeout=grace)
+
+
+def _guarded_entry() -> type[StepEntry]:
+    # Few runs have guards: what asks them is imported for the first that has.
+    from stepwell.engine.guarding import GuardedEntry  # noqa: PLC0415
+
+    return GuardedEntry

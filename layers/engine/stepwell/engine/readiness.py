@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from stepwell.core.events import Commit, Event
 from stepwell.core.messages import ChildNoted, ChildReported, Message, StartRun
@@ -29,8 +30,7 @@ from stepwell.errors import ForkRefused
 _LOG = logging.getLogger("stepwell.engine")
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """A run that goes on, with its log so far."""
 
     turn: TurnContext

@@ -8,8 +8,8 @@ has nothing to do with it: their successes stay.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from stepwell.engine.loop import Scope
 from stepwell.errors import HookError, MapFailed, StepFailed, StepwellError
@@ -18,8 +18,7 @@ from stepwell.errors import HookError, MapFailed, StepFailed, StepwellError
 _TIMEOUTS = ("asyncio.timeouts", "asyncio.tasks")
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(NamedTuple):
     """When something went wrong: after how many commands, and tasks that were told to end.
 
     `scopes` are those that know: by path, how many branches each had begun.

@@ -5,21 +5,20 @@ Whoever comes second, caller or turn, finds the header and adopts it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from stepwell.core.contexts import checked_context
+from stepwell.core.contexts import begun_with, identified, named_context
 from stepwell.core.definitions import WorkflowDefinition
 from stepwell.core.ids import run_id_for
 from stepwell.core.messages import StartRun
-from stepwell.core.payload import codec, digest
-from stepwell.core.records import Guards, Payload, RunHeader
+from stepwell.core.records import Guards, RunHeader
 from stepwell.core.signals import DEFAULT_RUN
 from stepwell.engine.catalogue import NamedStart
 from stepwell.engine.headers import header_of
 from stepwell.engine.ports import Ports
 from stepwell.engine.values import Values
-from stepwell.errors import IdempotencyConflict, RunDeleted, UsageError
+from stepwell.errors import IdempotencyConflict, RunDeleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,18 +89,11 @@ def started_with(start: NamedStart, definition: WorkflowDefinition, context: Any
 
     Raises `PayloadError` on one that does not fit, `UsageError` where the workflow has none.
     """
-    declared = definition.context
-    if declared is None:
-        if context is not None:
-            raise UsageError(
-                f"workflow {definition.name!r} has no context: declare @workflow(context=YourModel)"
-            )
-        return start
-    if context is None:
-        # Recorded, so that another default in later code changes nothing; not given, so no part of
-        # what the start is known by.
-        return replace(start, context=declared.initial(None))
-    return _identified(start, declared.encode(context))
+    text = begun_with(definition.context, context, definition.name)
+    # One that its type makes is recorded, so that another default in later code changes nothing;
+    # it was not given, so it is no part of what the start is known by.
+    known = start.digest if context is None else identified(start.digest, text or "")
+    return start._replace(context=text, digest=known)
 
 
 def named_with(start: NamedStart, workflow: str, context: Any) -> NamedStart:
@@ -109,12 +101,7 @@ def named_with(start: NamedStart, workflow: str, context: Any) -> NamedStart:
 
     Raises `PayloadError` on what is no JSON, or too large.
     """
-    if context is None:
+    text = named_context(context, workflow)
+    if text is None:
         return start
-    owner = f"context of workflow {workflow!r}"
-    return _identified(start, checked_context(codec(Any, owner).encode(context), owner))
-
-
-def _identified(start: NamedStart, context: Payload) -> NamedStart:
-    """With one key, another context is another start."""
-    return replace(start, context=context, digest=digest(f"{start.digest} {context}"))
+    return start._replace(context=text, digest=identified(start.digest, text))

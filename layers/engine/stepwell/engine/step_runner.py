@@ -13,7 +13,6 @@ import contextvars
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -66,8 +65,7 @@ class Done(NamedTuple):
     guard: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """The attempt failed; `error` is what decides about another one."""
 
     error: BaseException
@@ -75,8 +73,7 @@ class Failed:
     reason: Literal["error", "timeout", "guard"]
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """The body waits for a hook, or for what `reason` says."""
 
     output: int
@@ -84,8 +81,7 @@ class Waiting:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(NamedTuple):
     """A port failed or the turn is a zombie: the turn must give its message back."""
 
     error: BaseException

@@ -21,7 +21,7 @@ from stepwell.core.definitions import StreamStepDefinition, WorkflowDefinition
 from stepwell.core.parts import Alarm
 from stepwell.core.payload import arguments, codec
 from stepwell.core.records import Millis, Payload
-from stepwell.core.signals import NumberedSignal, StreamKey, is_subscription
+from stepwell.core.signals import NumberedSignal, StreamKey
 from stepwell.core.state import handling_id
 from stepwell.core.stream_state import dump_snapshot
 from stepwell.core.subscription import Handling as UnderWay
@@ -38,6 +38,7 @@ from stepwell.engine.endings import (
     TurnEnd,
 )
 from stepwell.engine.handling import HandlingReplay
+from stepwell.engine.journal import COMMITS_KEPT
 from stepwell.engine.passes import passed, time_to_stop
 from stepwell.engine.puts import Puts
 from stepwell.engine.succession import inherit
@@ -56,17 +57,6 @@ SNAPSHOT_EVERY = 128
 _AT_A_TIME = 50
 #: Parked signals above which later ones wait, whatever the step says: somebody has to look.
 MOST_PARKED = 200
-#: For how long commits are kept that no turn reads any more.
-_KEPT: Millis = 86_400_000
-
-
-#: After this no turn that began before may commit: long before what it might meet is gone.
-_OLDEST: Millis = _KEPT // 2
-
-
-def last_commit(run_id: str, began: Millis) -> Millis | None:
-    """Until when a turn may commit; None for ever, where no commit is deleted before its run is."""
-    return began + _OLDEST if is_subscription(run_id) else None
 
 
 def _nothing() -> None: ...
@@ -389,8 +379,8 @@ class _Subscriber:
         now = turn.journal.now()
         await turn.journal.flush()
         turn.journal.record(e.SubscriptionSnapshot(at=now, state=dump_snapshot(turn.state)))
-        if (last and now - at > _KEPT) or turn.stale.hooks or turn.stale.steps:
-            before = last if last and now - at > _KEPT else 0
+        if (last and now - at > COMMITS_KEPT) or turn.stale.hooks or turn.stale.steps:
+            before = last if last and now - at > COMMITS_KEPT else 0
             await turn.ports.store.trim(turn.run_id, before, turn.stale.hooks, turn.stale.steps)
 
     async def _end(self) -> dict[str, Any]:

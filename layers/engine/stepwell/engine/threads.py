@@ -12,8 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwell.errors import Suspended, UsageError
 
@@ -127,8 +126,7 @@ async def in_thread(pool: ThreadPool, function: Callable[[], Any]) -> Any:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(NamedTuple):
     result: Any
     error: BaseException | None
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepwell.authoring.registry import Registry
 from stepwell.core import events as e
@@ -30,13 +31,11 @@ from stepwell.core.messages import (
 from stepwell.core.parts import Alarm
 from stepwell.core.records import Millis, RunHeader
 from stepwell.core.state import RunState, fold_commits, is_of, numbered
-from stepwell.engine import continuing, control, noting, readiness, settle, subscriptions
-from stepwell.engine.attempt import AttemptEnd, Means, Received, make_attempt
+from stepwell.engine import continuing, control, noting, readiness, settle
 from stepwell.engine.chains import UnknownGuard, found
 from stepwell.engine.endings import Blocked, Cancelled, Continues, Parked, Raised, TurnEnd
 from stepwell.engine.growth import Extent, warn
-from stepwell.engine.journal import Fenced, Journal
-from stepwell.engine.map_items import make_item
+from stepwell.engine.journal import Fenced, Journal, last_commit
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.passes import passed, time_to_stop
 from stepwell.engine.ports import Ports, RunRows
@@ -49,11 +48,13 @@ from stepwell.engine.turn_context import Stale, TurnContext
 from stepwell.engine.values import Values, payloads_of
 from stepwell.errors import DefinitionError, PayloadError
 
+if TYPE_CHECKING:
+    from stepwell.engine.attempt import AttemptEnd
+
 _LOG = logging.getLogger("stepwell.engine")
 
 
-@dataclass(frozen=True, slots=True)
-class _Delivered:
+class _Delivered(NamedTuple):
     message: Message
     message_id: str
     receive_count: int
@@ -156,6 +157,8 @@ class Engine:
             except UnknownGuard as error:
                 return await _block(turn, str(error), before)
         if step is not None and turn.state.subscription is not None:
+            from stepwell.engine import subscriptions  # noqa: PLC0415 - of streams alone
+
             return await subscriptions.go_on(turn, step, log, before, self._fraction)
         assert workflow is not None
         return await self._replay(turn, workflow, log, before)
@@ -174,6 +177,10 @@ class Engine:
         `StepBusy` while another receive works on it, else what a port raised. The receive is named
         by `message_id` and `receive_count`; `time_left` as for a turn.
         """
+        # A process that only takes turns makes no attempts: it need not know how.
+        from stepwell.engine.attempt import Means, Received, make_attempt  # noqa: PLC0415
+        from stepwell.engine.map_items import make_item  # noqa: PLC0415
+
         means = Means(
             ports=self.ports,
             settings=self.settings,
@@ -219,7 +226,7 @@ class Engine:
             turn_id,
             state,
             not_before=time,
-            ends=subscriptions.last_commit(header.run_id, ports.clock.now()),
+            ends=last_commit(header.run_id, ports.clock.now()),
         )
         outbox = Outbox(ports, header.run_id, journal)
         if header.last_event < state.last:

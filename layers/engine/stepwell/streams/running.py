@@ -16,7 +16,7 @@ from stepwell.authoring.context import RUN, STEP, STREAM_RUN, RunContext
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.inline_steps import run_inline
 from stepwell.authoring.registry import registry
-from stepwell.core.definitions import ChildDefinition
+from stepwell.core.definitions import ChildDefinition, ChildOptions
 from stepwell.core.ids import check_key
 from stepwell.core.payload import codec
 from stepwell.errors import ChildCancelled, UsageError
@@ -57,7 +57,7 @@ async def _step_names(stream: str) -> list[str]:
 async def _subscribe(run: RunContext, stream: str, step: str) -> ChildHandle[Any]:
     full_name = f"{stream}/{step}"
     child = ChildDefinition(name=full_name, version="1", result=_ENDED, stream_run=run.stream_run)
-    handle: ChildHandle[Any] = await run.child(child, "{}", "", step, "cancel", wait=False)
+    handle: ChildHandle[Any] = await run.child(child, "{}", "", ChildOptions(key=step), wait=False)
     return handle
 
 
@@ -110,8 +110,7 @@ async def run_stream_workflow(
         child,
         given.encode(args, kwargs),
         given.digest(args, kwargs),
-        stream_run_id,
-        "cancel",
+        ChildOptions(key=stream_run_id),
         wait=True,
     )
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -57,8 +58,16 @@ TIMED = RunStatus.SUSPENDED.value
 FAILED_GROUPS = ("BLOCKED", "STUCK", RunStatus.FAILED.value)
 
 _HEADER: TypeAdapter[RunHeader] = TypeAdapter(RunHeader)
-_CHECKPOINT: TypeAdapter[Checkpoint] = TypeAdapter(Checkpoint)
-_STEP: TypeAdapter[StepRow] = TypeAdapter(StepRow)
+
+
+@cache
+def _checkpoint() -> TypeAdapter[Checkpoint]:
+    return TypeAdapter(Checkpoint)
+
+
+@cache
+def _step() -> TypeAdapter[StepRow]:
+    return TypeAdapter(StepRow)
 
 
 def header_item(header: RunHeader) -> RawItem:
@@ -208,7 +217,7 @@ def step_item(row: StepRow) -> RawItem:
 def read_step(run_id: str, item: RawItem) -> StepRow:
     """The dispatched step that an item holds."""
     values = fields(StepItem.from_raw_data(item))
-    return _STEP.validate_python({"run_id": run_id, **values})
+    return _step().validate_python({"run_id": run_id, **values})
 
 
 def checkpoint_item(checkpoint: Checkpoint) -> RawItem:
@@ -231,7 +240,7 @@ def checkpoint_item(checkpoint: Checkpoint) -> RawItem:
 def read_checkpoint(run_id: str, item: RawItem) -> Checkpoint:
     """The checkpoint that an item holds."""
     values = fields(CheckpointItem.from_raw_data(item))
-    return _CHECKPOINT.validate_python({"run_id": run_id, **values})
+    return _checkpoint().validate_python({"run_id": run_id, **values})
 
 
 def chunk_item(chunk: Chunk) -> RawItem:

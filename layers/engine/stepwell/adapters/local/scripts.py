@@ -152,11 +152,29 @@ class _Script:
         client = self._engine.client
         if header.status is RunStatus.COMPLETED:
             return await self._shown(header)
+        change = self.change()
         if header.status.terminal:
-            await client.begin_again(header.run_id, self.change())
+            await client.begin_again(header.run_id, change)
         else:
-            await client.go_on(header.run_id, self.change())
+            await client.go_on(header.run_id, change)
+        if change is not None:
+            await self._guard_children(header.run_id, change)
         return await self.finish(header.run_id)
+
+    async def _guard_children(self, run_id: str, change: GuardChange) -> None:
+        """Give these guards to what the run has started, where it has some that nobody knows here.
+
+        A child keeps what its parent had when it started, which may be known to a process that is
+        gone.
+        """
+        for each in _Family(self._engine.local.database, run_id).ids()[1:]:
+            header = await self._store.get_header(each)
+            if header is None or header.status.terminal or header.paused:
+                continue
+            state = await self._state_of(each)
+            guards = state.guards if state.started is not None else header.guards
+            if guards is not None and not _are_known(guards):
+                await self._engine.client.go_on(each, change)
 
     async def finish(self, run_id: str) -> Run[Any]:
         """Work on a run until it ends, or nothing goes on without somebody's doing."""

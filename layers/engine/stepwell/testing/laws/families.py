@@ -121,8 +121,9 @@ def _check_parent(header: RunHeader, found: Mapping[str, RunFacts]) -> None:
     ]
     started = [each for each in started if each.run_id == first.run_id]
     assert len(started) == 1, f"{where}: it was started {len(started)} times"
-    same = (started[0].name, started[0].digest) == (first.workflow, first.input_digest)
-    assert same, f"{where}: it is not what was started"
+    begun = (first.workflow, first.input_digest, first.context, first.guards)
+    asked = (started[0].name, started[0].digest, started[0].context, started[0].guards)
+    assert begun == asked, f"{where}: it is not what was started"
     above = parent.rows.header.parent if parent.rows.header is not None else None
     depth = 1 if above is None else above.depth + 1
     assert header.parent.depth == depth, f"{where}: its parent is at depth {depth - 1}"
