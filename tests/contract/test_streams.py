@@ -28,9 +28,8 @@ from tests.contract.storage import Storage, open_storage
 LATER = START + 60_000
 
 
-def head(last: int, **fields: int) -> StreamHead:
-    times = {"created_at": START, "updated_at": START} | fields
-    return StreamHead(key=STREAM_RUN, last=last, **times)
+def head(last: int, *, created_at: int = START, updated_at: int = START) -> StreamHead:
+    return StreamHead(key=STREAM_RUN, last=last, created_at=created_at, updated_at=updated_at)
 
 
 def put(deployment: Deployment, *batches: tuple[int, int]) -> None:
@@ -65,6 +64,18 @@ def test_a_head_keeps_when_it_was_made(deployment: Deployment) -> None:
     run(deployment.streams.move_head(head(3)))
     run(deployment.streams.move_head(head(7, created_at=LATER, updated_at=LATER)))
     assert run(deployment.streams.head(STREAM_RUN)) == head(7, updated_at=LATER)
+
+
+def test_a_head_says_how_many_signals_of_each_type_there_are(deployment: Deployment) -> None:
+    first = replace(head(3), counts='{"said":2,"left":1}')
+    then = replace(head(4, updated_at=LATER), counts='{"said":3,"left":1}')
+    run(deployment.streams.move_head(first))
+    assert run(deployment.streams.head(STREAM_RUN)) == first
+    run(deployment.streams.move_head(then))
+    run(deployment.streams.move_head(first))
+    found = run(deployment.streams.head(STREAM_RUN))
+    assert found == then
+    assert found.count(["said", "said", "never"]) == 3
 
 
 # Batches

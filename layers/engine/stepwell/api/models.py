@@ -326,6 +326,7 @@ class Subscription(_Model):
     status: Literal["waiting", "running", "suspended", "terminated", "cancelled", "failed"]
     cursor: int
     lag: int
+    ignored: int
     handled: int
     parked: int
     discarded: int

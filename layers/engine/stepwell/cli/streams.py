@@ -31,7 +31,7 @@ Actor = Annotated[
 ]
 
 _SIGNALS = ("number", "type", "published", "from run", "payload")
-_STEPS = ("step", "status", "cursor", "lag", "handled", "parked", "reason")
+_STEPS = ("step", "status", "cursor", "lag", "ignored", "handled", "parked", "reason")
 _PARKED = ("number", "type", "parked", "attempts", "error")
 
 
@@ -280,6 +280,7 @@ def _subscription(each: SubscriptionStanding) -> tuple[str, ...]:
         each.status if each.attention is None else f"{each.status} ({each.attention})",
         str(each.cursor),
         str(each.lag),
+        str(each.ignored),
         str(each.handled),
         str(each.parked),
         one_line(each.reason or ""),

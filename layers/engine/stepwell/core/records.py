@@ -183,7 +183,8 @@ class Parent:
 class Glance:
     """How a subscription stands, for those who read its header; see `core.subscription`.
 
-    `types` are those that its row names: what wakes it.
+    `types` are those that its row names: what wakes it. `taken` counts the signals that it has
+    done with, of those parked and discarded as well.
     """
 
     step: str
@@ -195,6 +196,7 @@ class Glance:
     blocked_by: int | None = None
     reason: str | None = None
     types: tuple[str, ...] = ()
+    taken: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,8 @@ from stepwell.core.records import Millis, Payload
 DEFAULT_RUN = "default"
 #: Signals of one batch, as many as the queue hands out at a time.
 BATCH = 10
+#: Types of signals that are counted in one stream run: a head is one row, written for each batch.
+TYPES_COUNTED = 64
 #: What the run ids of subscriptions begin with.
 _SUBSCRIPTION = "sub-"
 
@@ -139,13 +141,29 @@ class NumberedSignal(NamedTuple):
 class StreamHead:
     """How far a stream run has come: `last` is a number that its signals reach at least.
 
-    It may lag behind the batches, which decide; it never goes back.
+    It may lag behind the batches, which decide; it never goes back. `counts` is a JSON object: how
+    many of the signals up to `last` are of each type, for the first `TYPES_COUNTED` types.
     """
 
     key: StreamKey
     last: int
     created_at: Millis
     updated_at: Millis
+    counts: str | None = None
+
+    def count(self, types: Iterable[str]) -> int:
+        """How many signals of these types there are."""
+        counts = json.loads(self.counts or "{}")
+        return sum(counts.get(kind, 0) for kind in {*types})
+
+
+def with_counted(counts: str | None, types: Iterable[str]) -> str:
+    """The `counts` of a head, with more signals of these types."""
+    found: dict[str, int] = json.loads(counts or "{}")
+    for kind in types:
+        if kind in found or len(found) < TYPES_COUNTED:
+            found[kind] = found.get(kind, 0) + 1
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -254,7 +254,7 @@ def signal_redriven(state: Folded, event: s.SignalRedriven) -> None:
 def signal_discarded(state: Folded, event: s.SignalDiscarded) -> None:
     """A parked signal is given up for good."""
     known = _asked(_of(state, event), event.request_id)
-    given_up = known.parked_signal(event.sequence) is not None
+    given_up = event.sequence > 0 and known.parked_signal(event.sequence) is not None
     state.subscription = replace(
         known.without_parked(event.sequence), discarded=known.discarded + given_up
     )

@@ -113,6 +113,11 @@ class Subscription:
         return next((each for each in self.parked if each.blocks), None)
 
     @property
+    def taken(self) -> int:
+        """Signals that it has done with; those that are parked too, and the start is none."""
+        return self.handled + self.discarded + sum(each.sequence > 0 for each in self.parked)
+
+    @property
     def note(self) -> str | None:
         """What its stream is told that it waits for, beyond signals: why it is suspended."""
         if self.current is None and self.status == "suspended":

@@ -63,7 +63,7 @@ def subscription_row(turn: TurnContext, types: tuple[str, ...], *, ended: bool) 
 
 async def unsubscribe(turn: TurnContext) -> None:
     """Have nobody wake a subscription any more, which has ended."""
-    row = subscription_row(turn, (), ended=True)
+    row = subscription_row(turn, turn.types, ended=True)
     if turn.settled or await _is_own(turn, row):
         await turn.ports.streams.subscribe(row)
 
@@ -95,6 +95,7 @@ def glance(known: Subscription | None, types: tuple[str, ...] = ()) -> Glance | 
         blocked_by=None if blocked is None else blocked.sequence,
         reason=known.reason,
         types=types,
+        taken=known.taken,
     )
 
 

@@ -26,6 +26,7 @@ from stepwell.core.signals import (
     StreamHead,
     StreamKey,
     SubscriptionRow,
+    with_counted,
 )
 from stepwell.engine.ports import Ports
 from stepwell.engine.values import owner_of
@@ -106,10 +107,7 @@ class Sequencer:
                 last = max([last, *(number for number, _ in found)])
         now = self._ports.clock.now()
         if head is None or last > head.last:
-            created = now if head is None else head.created_at
-            await streams.move_head(
-                StreamHead(key=key, last=last, created_at=created, updated_at=now)
-            )
+            await self._move_head(key, head, last, told)
         rows = await streams.subscriptions(key)
         types = {*told.values(), *(signal.type for signal in wanted.values())}
         # Of those that came before, too: who numbered them may have died before he told of them.
@@ -125,6 +123,25 @@ class Sequencer:
             woken=len(asked),
             subscribed=bool(rows),
             age=now - oldest if fresh else 0,
+        )
+
+    async def _move_head(
+        self, key: StreamKey, head: StreamHead | None, last: int, told: Mapping[int, str]
+    ) -> None:
+        """Note that a stream run has come to a number; `told` are types by number, as known."""
+        now, before = self._ports.clock.now(), 0 if head is None else head.last
+        types = [told[number] for number in range(before + 1, last + 1) if number in told]
+        if len(types) < last - before:
+            found = await self._ports.streams.read(key, after=before, limit=last - before)
+            types = [signal.type for _, signal in found]
+        await self._ports.streams.move_head(
+            StreamHead(
+                key=key,
+                last=last,
+                created_at=now if head is None else head.created_at,
+                updated_at=now,
+                counts=with_counted(None if head is None else head.counts, types),
+            )
         )
 
     def _takes(self, row: SubscriptionRow, types: set[str]) -> bool:

@@ -12,11 +12,12 @@ from stepwell.core.answers import problems
 from stepwell.core.durations import due_at
 from stepwell.core.ids import check_note
 from stepwell.core.messages import MendSignal, SignalSent
-from stepwell.core.records import Millis, Payload, RunHeader
+from stepwell.core.records import Glance, Millis, Payload, RunHeader
 from stepwell.core.signals import (
     NumberedSignal,
     SentSignal,
     SignalDraft,
+    StreamHead,
     StreamKey,
     SubscriptionRow,
 )
@@ -39,7 +40,13 @@ _PAGE = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionStanding:
-    """A subscription as it stands. `lag` is how many signals lie behind its cursor at most."""
+    """A subscription as it stands.
+
+    `lag` counts the signals that are for it and not done with: one under way, and those that wait
+    or are held. After its end there is none; then `ignored` counts those that it will not take.
+    Both are exact unless a deployment changed its types, or the stream run has more types than
+    `core.signals.TYPES_COUNTED`.
+    """
 
     step: str
     run_id: str
@@ -47,6 +54,7 @@ class SubscriptionStanding:
     status: SubscriptionStatus | Literal["failed"]
     cursor: int
     lag: int
+    ignored: int
     handled: int
     parked: int
     discarded: int
@@ -176,22 +184,23 @@ class Streaming:
     async def standing(self, key: StreamKey) -> StreamStanding:
         """A stream run and its subscriptions."""
         head = await self._ports.streams.head(key)
-        last = 0 if head is None else head.last
         rows = await self._ports.streams.subscriptions(key)
-        subscriptions = tuple([await self._subscription(row, last) for row in rows])
+        subscriptions = tuple([await self._subscription(row, head) for row in rows])
         owner = await self._ports.store.get_header(key.owner)
         return StreamStanding(
             stream=key.stream,
             stream_run=key.run,
             run_id=key.owner,
-            last=last,
+            last=0 if head is None else head.last,
             last_signal_at=None if head is None else head.updated_at,
             status=_status(owner, subscriptions),
             reason=next((e.reason for e in subscriptions if e.status == "suspended"), None),
             subscriptions=subscriptions,
         )
 
-    async def _subscription(self, row: SubscriptionRow, last: int) -> SubscriptionStanding:
+    async def _subscription(
+        self, row: SubscriptionRow, head: StreamHead | None
+    ) -> SubscriptionStanding:
         header = await self._ports.store.get_header(row.run_id)
         glance = None if header is None else header.subscription
         status: Any = "waiting" if glance is None else glance.status
@@ -199,13 +208,16 @@ class Streaming:
             status = "cancelled" if header.status == "CANCELLED" else "failed"
         cursor = 0 if glance is None else glance.cursor
         note = None if header is None else header.attention
+        left = _left(row, glance, head)
+        ended = row.ended or status in (*_ENDED, "failed")
         return SubscriptionStanding(
             step=row.step,
             run_id=row.run_id,
             types=row.types,
             status=status,
             cursor=cursor,
-            lag=max(last - cursor, 0),
+            lag=0 if ended else left,
+            ignored=left if ended else 0,
             handled=0 if glance is None else glance.handled,
             parked=0 if glance is None else glance.parked,
             discarded=0 if glance is None else glance.discarded,
@@ -257,6 +269,14 @@ def _is_wanted(sent: SentSignal, types: Collection[str] | None, source_run_id: s
     return (types is None or sent.type in types) and (
         source_run_id is None or sent.source_run_id == source_run_id
     )
+
+
+def _left(row: SubscriptionRow, glance: Glance | None, head: StreamHead | None) -> int:
+    """Signals that are for a subscription and that it has not done with."""
+    if head is None:
+        return 0
+    taken, cursor = (0, 0) if glance is None else (glance.taken, glance.cursor)
+    return min(max(head.count(row.types) - taken, 0), max(head.last - cursor, 0))
 
 
 def _status(owner: RunHeader | None, subscriptions: Sequence[SubscriptionStanding]) -> Any:

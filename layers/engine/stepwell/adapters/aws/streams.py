@@ -47,6 +47,7 @@ class StreamItem(TableItem):
 
     last = NumberAttribute()
     updated_at = NumberAttribute()
+    counts = UnicodeAttribute(null=True)
 
 
 class BatchItem(TableItem):
@@ -104,6 +105,7 @@ class DynamoStreams:
                 StreamItem.last.set(head.last),
                 StreamItem.updated_at.set(head.updated_at),
                 StreamItem.created_at.set(StreamItem.created_at | head.created_at),
+                *([] if head.counts is None else [StreamItem.counts.set(head.counts)]),
             ],
             StreamItem.pk.does_not_exist() | (StreamItem.last < head.last),
         )

@@ -299,6 +299,7 @@ CREATE TABLE stream_heads (
     last INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
+    counts TEXT,
     PRIMARY KEY (stream, stream_run)
 ) WITHOUT ROWID;
 

@@ -30,10 +30,16 @@ WHERE batch_id = excluded.batch_id
 """
 
 _MOVE_HEAD = """
-INSERT INTO stream_heads (stream, stream_run, last, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (stream, stream_run) DO UPDATE SET last = excluded.last, updated_at = excluded.updated_at
+INSERT INTO stream_heads (stream, stream_run, last, created_at, updated_at, counts)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (stream, stream_run)
+DO UPDATE SET last = excluded.last, updated_at = excluded.updated_at, counts = excluded.counts
 WHERE excluded.last > last
 """
+
+_HEAD = f"""
+SELECT last, created_at, updated_at, counts FROM stream_heads WHERE {_OF}
+"""  # noqa: S608
 
 _READ = f"""
 SELECT body FROM signal_batches WHERE {_OF} AND first > ? ORDER BY first LIMIT ?
@@ -65,9 +71,10 @@ class SqliteStreams:
 
     async def head(self, key: StreamKey) -> StreamHead | None:
         """How far a stream run has come, None before its first signal."""
-        sql = f"SELECT last, created_at, updated_at FROM stream_heads WHERE {_OF}"  # noqa: S608
-        for last, created_at, updated_at in self._database.query(sql, *key):
-            return StreamHead(key=key, last=last, created_at=created_at, updated_at=updated_at)
+        for last, created_at, updated_at, counts in self._database.query(_HEAD, *key):
+            return StreamHead(
+                key=key, last=last, created_at=created_at, updated_at=updated_at, counts=counts
+            )
         return None
 
     async def append(self, key: StreamKey, batch: SignalBatch) -> bool:
@@ -81,7 +88,8 @@ class SqliteStreams:
 
     async def move_head(self, head: StreamHead) -> None:
         """Note how far a stream run has come, unless it is noted to be further already."""
-        self._database.change(_MOVE_HEAD, *head.key, head.last, head.created_at, head.updated_at)
+        times = (head.created_at, head.updated_at)
+        self._database.change(_MOVE_HEAD, *head.key, head.last, *times, head.counts)
 
     async def read(self, key: StreamKey, *, after: int, limit: int) -> tuple[NumberedSignal, ...]:
         """Signals with a number above `after`, in order and without gaps, at most `limit`."""
