@@ -1,6 +1,6 @@
 """The emulator's process: ministack, with a clock that can be set. Runs in its own environment.
 
-Two things that it gets wrong are set right here; `README.md` says which.
+Three things that it gets wrong are set right here; `README.md` says which.
 
 `python emulator_process.py FOLDER`; everything else comes from the environment, as ministack reads
 it. SQS and Scheduler go by the machine's clock, unless `FOLDER/stands` holds the time at which
@@ -56,12 +56,19 @@ def clock(folder: Path, *added: str) -> Clock:
 
 
 _concurrency = lambda_svc._sqs_esm_concurrency
+_action = iam_actions.extract_iam_action
 _resource_arn = iam_actions.extract_resource_arn
 
 
 def concurrency(*arguments: Any) -> int:
     """How many batches may be in flight, also where a template's parameter says it: as text."""
     return int(_concurrency(*arguments))
+
+
+def action(*arguments: Any) -> str | None:
+    """What a request needs the permission for: a batch of SQS that for each of its messages."""
+    found: str | None = _action(*arguments)
+    return found and found.removesuffix("Batch") if arguments[0] == "sqs" else found
 
 
 def resource_arn(service: str, method: str, path: str, *rest: Any) -> str:
@@ -82,5 +89,6 @@ if __name__ == "__main__":
     scheduler._SCHEDULE_TICK_INTERVAL = TICK
     eventbridge._SCHEDULER_TICK_INTERVAL = TICK
     lambda_svc._sqs_esm_concurrency = concurrency
+    iam_actions.extract_iam_action = action
     iam_actions.extract_resource_arn = resource_arn
     main()
