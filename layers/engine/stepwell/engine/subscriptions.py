@@ -12,20 +12,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.core import events as e
-from stepwell.core.definitions import StreamStepDefinition, WorkflowDefinition
+from stepwell.core.definitions import StreamStepDefinition
 from stepwell.core.parts import Alarm
-from stepwell.core.payload import arguments, codec
 from stepwell.core.records import Millis, Payload
 from stepwell.core.signals import NumberedSignal, StreamKey
-from stepwell.core.state import handling_id
 from stepwell.core.stream_state import dump_snapshot
 from stepwell.core.subscription import Handling as UnderWay
-from stepwell.core.subscription import Rest, Subscription
+from stepwell.core.subscription import Subscription
 from stepwell.engine import children, noting, settle
 from stepwell.engine.endings import (
     Blocked,
@@ -37,7 +35,7 @@ from stepwell.engine.endings import (
     Returned,
     TurnEnd,
 )
-from stepwell.engine.handling import HandlingReplay
+from stepwell.engine.handling import HandlingReplay, handling_replay, left_by, workflow_of
 from stepwell.engine.journal import COMMITS_KEPT
 from stepwell.engine.passes import passed, time_to_stop
 from stepwell.engine.puts import Puts
@@ -46,9 +44,7 @@ from stepwell.engine.turn_context import TurnContext
 from stepwell.engine.values import payloads_of
 from stepwell.engine.waiting_signals import WaitingSignals
 from stepwell.errors import LimitExceeded, PayloadError, UsageError
-from stepwell.streams.deciding import caller_of
-from stepwell.streams.lifecycle import Effects, Handling
-from stepwell.streams.signals import Signal, shown_signal
+from stepwell.streams.lifecycle import Effects
 
 _LOG = logging.getLogger("stepwell.engine")
 #: Events after which a log gets another place to be read from.
@@ -57,13 +53,6 @@ SNAPSHOT_EVERY = 128
 _AT_A_TIME = 50
 #: Parked signals above which later ones wait, whatever the step says: somebody has to look.
 MOST_PARKED = 200
-
-
-def _nothing() -> None: ...
-
-
-_NO_ARGUMENTS = arguments(_nothing, "a subscription")
-_END = codec(dict[str, Any], "the end of a subscription")
 
 
 async def go_on(
@@ -83,7 +72,6 @@ class _Slice:
 
     events: list[e.Event]
     recorded: int
-    skipped: int
 
 
 class _Subscriber:
@@ -103,14 +91,6 @@ class _Subscriber:
         self._stop_at = time_to_stop(turn)
         self._handled = 0
         self._waiting = WaitingSignals(turn.ports.streams, self._key, tuple(step.signals))
-        self._workflow = WorkflowDefinition(
-            name=step.full_name,
-            version="1",
-            function=_nothing,
-            colour=step.colour,
-            arguments=_NO_ARGUMENTS,
-            result=_END,
-        )
 
     @property
     def _known(self) -> Subscription:
@@ -158,7 +138,7 @@ class _Subscriber:
         assert start is not None
         assert recent is not None
         recorded = 1 + max(self._turn.journal.loaded - current.number + 1, 0)
-        return _Slice([start, *earlier, *recent], recorded, current.number - 2)
+        return _Slice([start, *earlier, *recent], recorded)
 
     async def _take(self) -> TurnEnd | None:
         """Begin with the next signal; how the turn ends if there is none to begin with."""
@@ -215,41 +195,19 @@ class _Subscriber:
             [*payloads_of(None, part.events, turn.rows.values()), self._known.checkpoint or ""]
         )
         texts = {**texts, **await turn.values.texts_of_maps(part.events, texts)}
+        grace = turn.settings.step_grace / 1000
         try:
-            signal = self._shown(current, texts)
+            replay = handling_replay(self._step, turn.run_id, turn.state, texts, grace=grace)
         except PayloadError as error:
             await self._park(current, error)
             return None
-        checkpoint = self._known.checkpoint
-        handling = Handling(
-            self._step,
-            self._key,
-            signal,
-            None if checkpoint is None else texts.get(checkpoint, checkpoint),
-            self._known.status,
-        )
-        replay = HandlingReplay(
-            turn.run_id,
-            replace(self._workflow, function=caller_of(handling, turn.run_id)),
-            turn.state,
-            texts,
-            grace=turn.settings.step_grace / 1000,
-            scope=handling_id(current.sequence),
-        )
         # The code of each signal begins when that is taken, not when the run began.
         replay.loop.now = part.events[1].at
         replay.journal_dir = turn.settings.journal_dir
-        replay.skipped = part.skipped
         async with passed(
             turn, replay, part.events, part.recorded, self._fraction, stop_at=self._stop_at
         ) as held:
             return await self._settle(current, replay, held=held)
-
-    def _shown(self, current: UnderWay, texts: Mapping[Payload, str]) -> Signal | None:
-        if current.signal is None:
-            return None
-        schema = self._step.signals.get(current.signal.type)
-        return shown_signal(self._key, current.signal, current.sequence, texts=texts, schema=schema)
 
     async def _settle(
         self, current: UnderWay, replay: HandlingReplay, *, held: bool
@@ -283,14 +241,14 @@ class _Subscriber:
         checkpoint = await self._kept(effects.checkpoint, "checkpoint")
         result = await self._kept(effects.result, "result")
         await self._drop_open()
-        rest = _rest(effects, known)
+        left = left_by(effects, known)
         turn.journal.record(
             e.SignalHandled(
                 at=turn.journal.now(),
                 sequence=current.sequence,
-                status=rest.status,
-                reason=rest.reason,
-                resume=rest.resume,
+                status=left.status,
+                reason=left.reason,
+                resume=left.resume,
                 checkpoint=checkpoint,
                 result=result,
                 passed=True if current.signal is not None and not effects.called else None,
@@ -394,7 +352,7 @@ class _Subscriber:
         return ended
 
     async def _finish(self, outcome: Outcome) -> TurnEnd:
-        await settle.finish(self._turn, self._workflow, outcome, self._before)
+        await settle.finish(self._turn, workflow_of(self._step), outcome, self._before)
         return TurnEnd.ENDED
 
     async def _wait(self) -> TurnEnd:
@@ -404,28 +362,6 @@ class _Subscriber:
     async def _hand_over(self) -> TurnEnd:
         goes_on = await settle.hand_over(self._turn, self._before)
         return TurnEnd.HANDED_OVER if goes_on else TurnEnd.STUCK
-
-
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    """What a handling leaves its subscription as."""
-
-    status: Rest
-    reason: str | None = None
-    resume: tuple[str, ...] | None = None
-
-
-def _rest(effects: Effects, known: Subscription) -> _Rest:
-    """What the effects come to: the strongest counts. A signal that was passed changes nothing."""
-    if effects.cancelled:
-        return _Rest("cancelled", effects.reason)
-    if effects.terminated:
-        return _Rest("terminated")
-    if effects.suspended:
-        return _Rest("suspended", effects.reason, effects.resume)
-    if effects.called:
-        return _Rest("waiting")
-    return _Rest(known.status, known.reason, known.resume)
 
 
 def _refused(outcome: Outcome) -> Raised:
