@@ -13,7 +13,7 @@ from stepwell.core.records import GuardChange
 from stepwell.engine.inboxes import Inboxes
 from stepwell.testing import Environment
 from stepwell.testing.histories import export_history
-from tests.histories import calls
+from tests.histories import calls, streams
 from tests.histories import workflows as w
 
 FOLDER = Path(__file__).parent / "recorded"
@@ -199,6 +199,7 @@ RECORDINGS = (
     Recording(calls.conditioned, (), _advance("1d")),
     Recording(calls.undone),
     Recording(calls.undone_blocking, (), _cancel),
+    Recording(streams.lab, (), lambda env, run: streams.everything(env)),
     # The process dies when the attempt is under way.
     Recording(calls.died_once, (), crash_at=3),
 )

@@ -16,6 +16,7 @@ from stepwell.engine.endings import Blocked, Cancelled, Continues, Raised, Retur
 from stepwell.testing.histories import History, import_history, replay_history
 from stepwell.testing.laws import check_history
 from tests.histories.recordings import FOLDER, RECORDINGS, Recording, record_missing
+from tests.histories.streams import STREAM_RECORDINGS
 
 every = pytest.mark.parametrize("recording", RECORDINGS, ids=lambda recording: recording.path.stem)
 
@@ -90,5 +91,7 @@ NEVER_LEFT = {"RunDeleted"}
 
 
 def test_the_recordings_hold_every_kind_of_event() -> None:
-    found = {event.type for each in RECORDINGS for event in recorded(each).events}
+    paths = [each.path for each in (*RECORDINGS, *STREAM_RECORDINGS)]
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    found = {event.type for text in texts for event in import_history(text).events}
     assert found == {kind.__name__ for kind in get_args(e.Event)} - NEVER_LEFT

@@ -48,7 +48,12 @@ from stepwell.testing.laws.rows import (
 )
 from stepwell.testing.laws.steps import check_dispatches, check_steps
 from stepwell.testing.laws.streams import check_notes, check_sequence, check_streams
-from stepwell.testing.laws.subscriptions import check_cuts, check_handlings, check_subscription
+from stepwell.testing.laws.subscriptions import (
+    check_cuts,
+    check_handlings,
+    check_replays_of,
+    check_subscription,
+)
 from stepwell.testing.laws.waits import check_hooks, check_timers
 
 __all__ = [
@@ -83,6 +88,7 @@ __all__ = [
     "check_output",
     "check_recorded",
     "check_replay",
+    "check_replays_of",
     "check_reports",
     "check_rest",
     "check_rows",

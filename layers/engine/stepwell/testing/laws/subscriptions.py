@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from stepwell.core import events as e
+from stepwell.core.definitions import StreamStepDefinition
 from stepwell.core.records import RunHeader
 from stepwell.core.state import RunState, fold, fold_commits, is_of, numbered
 from stepwell.core.stream_state import dump_snapshot
 from stepwell.core.subscription import Subscription
 from stepwell.engine.noting import glance
 from stepwell.testing.facts import RunFacts
+from stepwell.testing.handlings import replay_handlings
 from stepwell.testing.laws.inbox import check_entries, check_taken
 from stepwell.testing.laws.log import check_cancels, check_commits, check_times, cuts, state_facts
 from stepwell.testing.laws.rest import (
@@ -93,6 +95,16 @@ def _handlings(events: Sequence[e.Event]) -> Iterator[list[e.Event]]:
             part.append(event)
     if part:
         yield part
+
+
+def check_replays_of(facts: RunFacts, step: StreamStepDefinition) -> None:
+    """The code of each signal takes the way that is recorded of it, to the same end.
+
+    Of one that is under way only when the run is at rest: then it waits for what is recorded.
+    """
+    for each in replay_handlings(step, facts.history, run_id=facts.run_id, before=facts.before):
+        if each.end is not None or facts.at_rest:
+            each.check()
 
 
 def check_cuts(facts: RunFacts) -> None:

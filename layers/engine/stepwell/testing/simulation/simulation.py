@@ -36,7 +36,7 @@ from stepwell.testing.facts import (
     gather_stream,
     streams_of,
 )
-from stepwell.testing.laws import check_deployment
+from stepwell.testing.laws import check_deployment, check_replays_of
 from stepwell.testing.simulation import work
 from stepwell.testing.simulation.actions import Action, pass_until, possible
 from stepwell.testing.simulation.choices import Choices, FirstOf
@@ -302,6 +302,11 @@ class Simulation:
             for key in sorted({*streams_of(facts), *cluster.promises.signals})
         ]
         check_deployment(lists, facts, cluster.registry.workflow, cluster.promises, streams)
+        for each in facts:
+            header = each.rows.header
+            step = None if header is None else cluster.registry.stream_step(header.workflow)
+            if step is not None and header is not None and header.attention is None:
+                check_replays_of(each, step)
 
     def _is_quiet(self, key: StreamKey) -> bool:
         cluster = self.cluster
