@@ -253,10 +253,7 @@ class Engine:
             idle=delivered.message.idle if isinstance(delivered.message, Continue) else 0,
             told=noting.note_of(state),
             types=() if header.subscription is None else header.subscription.types,
-            stale=Stale(
-                tuple(row.hook_id for row in rows.hooks if not is_of(state, row.hook_id, row.step)),
-                tuple(row.step for row in rows.steps if not is_of(state, row.step)),
-            ),
+            stale=Stale.of(state, rows, ports.clock.now()),
         )
 
     async def _replay(

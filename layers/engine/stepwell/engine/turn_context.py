@@ -10,11 +10,15 @@ from stepwell.core.state import RunState, is_of
 from stepwell.engine.chains import GuardChain
 from stepwell.engine.journal import Journal
 from stepwell.engine.outbox import Outbox
-from stepwell.engine.ports import Ports
+from stepwell.engine.ports import Ports, RunRows
 from stepwell.engine.puts import Puts
 from stepwell.engine.settings import Settings
 from stepwell.engine.threads import ThreadPool
 from stepwell.engine.values import Values
+
+#: For how long a subscription keeps the row of an answer: somebody may repeat it, and a turn that
+#: was overtaken may be about to put it.
+_ANSWERS_KEPT: Millis = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,21 @@ class Stale:
 
     hooks: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, state: RunState, rows: RunRows, now: Millis) -> Stale:
+        """Those that nobody asks for any more."""
+        if state.subscription is None:
+            return cls()
+        return cls(
+            tuple(
+                row.hook_id
+                for row in rows.hooks
+                if not is_of(state, row.hook_id, row.step)
+                and (row.decided_at or row.created_at) < now - _ANSWERS_KEPT
+            ),
+            tuple(row.step for row in rows.steps if not is_of(state, row.step)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
