@@ -199,7 +199,7 @@ class _Subscriber:
         try:
             replay = handling_replay(self._step, turn.run_id, turn.state, texts, grace=grace)
         except PayloadError as error:
-            await self._park(current, error)
+            await self._park(current, error, unfit=True)
             return None
         # The code of each signal begins when that is taken, not when the run began.
         replay.loop.now = part.events[1].at
@@ -292,11 +292,11 @@ class _Subscriber:
             type(error).__name__,
         )
 
-    async def _park(self, current: UnderWay, error: BaseException) -> None:
+    async def _park(self, current: UnderWay, error: BaseException, *, unfit: bool = False) -> None:
+        """Keep a signal for somebody to mend. One that is `unfit` for the step holds up none."""
         turn, known = self._turn, self._known
         await self._drop_open()
         full = len(known.parked) + 1 >= MOST_PARKED
-        unfit = isinstance(error, PayloadError) and current.attempt == 1
         blocks = full or (self._step.on_failure == "block" and not unfit)
         turn.journal.record(
             e.SignalParked(

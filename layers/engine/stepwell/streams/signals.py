@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime
 from typing import Any
 
@@ -63,6 +63,8 @@ def shown_signal(
 
 
 def as_dict(value: Any) -> Any:
-    """A model as a dict of its fields; anything else as it is."""
+    """A model or dataclass as a dict of its fields; anything else as it is."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
     dump = getattr(value, "model_dump", None)
     return value if dump is None else dump()
