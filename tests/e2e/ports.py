@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from inspect import signature
 from types import FunctionType, ModuleType
 from typing import Any, cast
 from uuid import uuid4
@@ -39,6 +40,12 @@ def laws_of(suite: ModuleType, *, without: Sequence[str] = ()) -> dict[str, Func
     for name in without:
         del laws[name]
     return laws
+
+
+def laws_of_deployments(suite: ModuleType) -> dict[str, FunctionType]:
+    """Those tests of a contract suite that are given a deployment, and not storage of their own."""
+    laws = laws_of(suite)
+    return {name: law for name, law in laws.items() if "deployment" in signature(law).parameters}
 
 
 class EmulatorClock(SkippingClock):

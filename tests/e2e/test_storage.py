@@ -1,9 +1,9 @@
-"""The contract suites of store, maps and blobs, on the emulator's DynamoDB and S3."""
+"""The contract suites of store, maps, streams and blobs, on the emulator's DynamoDB and S3."""
 
 from __future__ import annotations
 
-from tests.contract import test_blobs, test_maps, test_store
-from tests.e2e.ports import laws_of
+from tests.contract import test_blobs, test_maps, test_snapshots, test_store, test_streams
+from tests.e2e.ports import laws_of, laws_of_deployments
 
 globals().update(
     laws_of(test_store)
@@ -16,4 +16,6 @@ globals().update(
             "test_the_limit_of_rows_in_a_file_may_be_lowered",
         ],
     )
+    | laws_of_deployments(test_streams)
+    | laws_of_deployments(test_snapshots)
 )
