@@ -113,6 +113,26 @@ def test_a_large_value_goes_through_the_bucket(stack: Stack) -> None:
     assert bucket["KeyCount"] == 1
 
 
+def test_signals_become_the_result_of_a_stream_run(stack: Stack, world: Outside) -> None:
+    run_id = stack.start("tally", first=1)
+    signal = {"type": "signal", "stream": "tally"}
+    stack.send({**signal, "signal_type": "added", "payload": {"n": 2}, "signal_id": "two"})
+    stack.send({**signal, "signal_type": "added", "payload": {"n": 3}, "delay": "2s"})
+    added = "sub-"  # what subscriptions do outside is done under their names
+    until(
+        "all are added up",
+        lambda: len([key for key in world.effects("note") if key.startswith(added)]) == 3 or None,
+    )
+    stack.send({**signal, "signal_type": "closed", "delay": "20m"})
+    [schedule] = until("the last one is a schedule", stack.schedules)
+    assert schedule["Target"]["Arn"] == stack.outputs["SignalQueueArn"]
+    stack.emulator.put_scheduler_ahead(20 * 60)
+    try:
+        assert stack.ended(run_id)["result"]["step_results"] == {"adds_up": 6}
+    finally:
+        stack.emulator.put_scheduler_ahead(None)
+
+
 def test_messages_start_answer_and_cancel(stack: Stack, world: Outside) -> None:
     key = "by-message"
     stack.send(
