@@ -113,7 +113,14 @@ def test_a_large_value_goes_through_the_bucket(stack: Stack) -> None:
     assert bucket["KeyCount"] == 1
 
 
+def _published(stack: Stack) -> list[str]:
+    reply = stack.http("GET", "/v1/workflows", credentials=stack.caller)
+    return [each["name"] for each in reply.json["workflows"]]
+
+
 def test_signals_become_the_result_of_a_stream_run(stack: Stack, world: Outside) -> None:
+    stack.ended(stack.start("count_up", steps=1))
+    until("a turn has published it", lambda: "tally" in _published(stack) or None)
     run_id = stack.start("tally", first=1)
     signal = {"type": "signal", "stream": "tally"}
     stack.send({**signal, "signal_type": "added", "payload": {"n": 2}, "signal_id": "two"})
