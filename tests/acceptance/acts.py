@@ -16,6 +16,7 @@ from examples.outside import outside
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.registry import registry
 from stepwell.client import Client
+from stepwell.client.streams import MendAction
 from stepwell.core.durations import to_millis
 from stepwell.core.records import HookRow
 from stepwell.testing.simulation import Simulation
@@ -172,6 +173,31 @@ def _send(stage: Stage, act: Act) -> None:
     )
 
 
+def _emit(stage: Stage, act: Act) -> None:
+    """Send a signal of the type `what`."""
+    stream, _, run = act.stream.partition("/")
+
+    async def emit(client: Client) -> Any:
+        return await client.emit(
+            stream, act.what, act.payload, stream_run_id=run, idempotency_key=act.key or None
+        )
+
+    _ask(stage, act, emit)
+
+
+def _mend_signal(stage: Stage, act: Act) -> None:
+    """Have the first parked signal of the step `what` handled again, or given up."""
+    stream, _, run = act.stream.partition("/")
+
+    async def mend(client: Client) -> Any:
+        parked = await client.parked_signals(stream, act.what, stream_run_id=run)
+        action: MendAction = "redrive" if act.do == "redrive-signal" else "discard"
+        sequence = parked[0].sequence
+        return await client.mend_signal(stream, act.what, sequence, action, stream_run_id=run)
+
+    _ask(stage, act, mend)
+
+
 def _resume(stage: Stage, act: Act) -> None:
     _of_run(stage, act, lambda client, run_id: client.resume(run_id))
 
@@ -201,7 +227,8 @@ def _sweep(stage: Stage, act: Act) -> None:
 
 def _redrive(stage: Stage, act: Act) -> None:
     """Everything that was done with, or is dead, is sent again, as often as is asked for."""
-    for queue in (stage.sim.cluster.queue, stage.sim.cluster.steps):
+    cluster = stage.sim.cluster
+    for queue in (cluster.queue, cluster.steps, cluster.signals):
         letters = [*queue.done_with, *queue.dead, *queue.buried]
         for letter in letters * act.times:
             queue.redrive(letter)
@@ -288,6 +315,9 @@ _ACTS: dict[str, Callable[[Stage, Act], None]] = {
     "cancel": _cancel,
     "delete": _delete,
     "send": _send,
+    "emit": _emit,
+    "redrive-signal": _mend_signal,
+    "discard-signal": _mend_signal,
     "resume": _resume,
     "wake": _wake,
     "advance": _advance,

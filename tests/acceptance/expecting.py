@@ -26,6 +26,8 @@ from stepwell.errors import (
     RunDeleted,
     RunNotEnded,
     RunNotFound,
+    SignalRejected,
+    StreamEnded,
 )
 from stepwell.testing.facts import RunFacts
 from stepwell.testing.simulation.cluster import Request
@@ -42,6 +44,8 @@ _REFUSALS: Mapping[type[Exception], str] = {
     RunNotFound: "no run",
     RunDeleted: "deleted",
     RunNotEnded: "not ended",
+    SignalRejected: "rejected",
+    StreamEnded: "ended",
 }
 
 

@@ -36,6 +36,8 @@ class Act:
     payload: Any = None
     by: str = ""
     what: str = ""
+    #: A stream and its run: "orders/order-7".
+    stream: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
