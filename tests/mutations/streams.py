@@ -17,6 +17,7 @@ _LOCAL = "adapters/local/streams.py"
 _QUEUE = "adapters/local/signal_queue.py"
 _STORE = "adapters/local/store.py"
 _SEQUENCING = "engine/sequencing.py"
+_DECIDE = "tests/unit/core/test_decide.py::"
 _LAWS = "tests/contract/test_streams.py::"
 _LOGS = "tests/contract/test_snapshots.py::"
 _LINES = "tests/contract/test_signals.py::"
@@ -24,6 +25,14 @@ _SENDS = "tests/contract/test_sqs_batches.py::"
 _FUNCTIONS = "tests/integration/aws/test_signals.py::"
 
 ROWS = (
+    Mutation(
+        id="child-noted-after-its-end",
+        module="core/decide.py",
+        was="        if child.id in ended:\n            return None\n",
+        becomes="",
+        protects="what a child waited for is not recorded behind its end",
+        killed_by=(f"{_DECIDE}test_what_a_child_waited_for_is_old_once_its_end_is_known",),
+    ),
     Mutation(
         id="aws-signals-claim",
         module=_AWS,

@@ -21,6 +21,7 @@ from stepwell.core.decide import (
 )
 from stepwell.core.messages import (
     CancelRun,
+    ChildNoted,
     Continue,
     HookDecided,
     Message,
@@ -314,3 +315,21 @@ def test_ends_of_children_are_recorded_in_the_order_in_which_they_came() -> None
     assert sorted(told) == ["HookReceived", "c:210", "c:240"]
     assert told.index("c:210") < told.index("c:240")
     assert {each.at for each in decided} == {260}
+
+
+CHILD = e.ChildStarted(
+    at=120, child="c:1", name="c", run_id="rc", digest="d", version="1", input="{}"
+)
+NOTED = ChildNoted(run_id="r", child="c:1", child_run="rc", order=7, reason="a person")
+
+
+def test_what_a_child_waits_for_is_recorded() -> None:
+    [waits] = decide(state(CHILD), [], NOTED, 260)
+    assert waits == e.ChildWaits(at=260, child="c:1", name="c", order=7, reason="a person")
+
+
+def test_what_a_child_waited_for_is_old_once_its_end_is_known() -> None:
+    end = e.ChildEnded(at=250, child="c:1", name="c", run_id="rc", status="completed")
+    decided = decide(state(CHILD), [], NOTED, 260, children=[end])
+    assert [each.type for each in decided] == ["ChildEnded"]
+    fold([STARTED, CHILD, *decided])

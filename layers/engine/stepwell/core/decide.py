@@ -7,7 +7,7 @@ come in, events go out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -126,7 +126,7 @@ def decide(
     `children` are the ends of open children, at their own times.
     """
     found: list[tuple[Millis, str, e.Event]] = []
-    rows = list(rows)
+    rows, ended = list(rows), {child.child: child for child in children}
     # A deadline may have been decided by a clock that is ahead of this one; it is never early.
     passed = [row.expires_at or 0 for row in rows if row.status is HookStatus.EXPIRED]
     at = max(now, state.at, *passed)
@@ -141,13 +141,13 @@ def decide(
     for step in steps:
         found += [(event.at, step.step, replace(event, at=at)) for event in reported(state, step)]
     found += [(row.sent_at, row.entry_id, event) for row, event in _received(state, inbox, at)]
-    found += [(child.at, child.child, replace(child, at=at)) for child in children]
+    found += [(child.at, child.child, replace(child, at=at)) for child in ended.values()]
     found.sort(key=lambda item: item[:2])
     events = _told_once(state, [event for _, _, event in found])
     resumed = _resumed(state, message, at)
     if resumed is not None:
         events.append(resumed)
-    told = _told_of(state, message, at)
+    told = _told_of(state, message, at, ended)
     if told is not None:
         events.append(told)
     if isinstance(message, CancelRun) and state.cancel is None:
@@ -159,11 +159,18 @@ def decide(
     return events
 
 
-def _told_of(state: RunState, message: Message, at: Millis) -> e.Event | None:
-    """What a message says of a child, or asks of a parked signal; None where that is old."""
+def _told_of(
+    state: RunState, message: Message, at: Millis, ended: Collection[str]
+) -> e.Event | None:
+    """What a message says of a child, or asks of a parked signal; None where that is old.
+
+    What a child says that has `ended` by now is.
+    """
     if isinstance(message, ChildNoted):
         child = state.children.get(message.child)
         if child is None or not child.open or child.run_id != message.child_run:
+            return None
+        if child.id in ended:
             return None
         if message.order <= child.told:
             return None
