@@ -156,8 +156,8 @@ ROWS = (
     Mutation(
         id="local-head-made-once",
         module=_LOCAL,
-        was="ON CONFLICT (stream, stream_run) DO UPDATE SET last = excluded.last,",
-        becomes="ON CONFLICT (stream, stream_run) DO UPDATE SET last = excluded.last, created_at = excluded.created_at,",
+        was="ON CONFLICT (stream, stream_run)\nDO UPDATE SET last = excluded.last,",
+        becomes="ON CONFLICT (stream, stream_run)\nDO UPDATE SET last = excluded.last, created_at = excluded.created_at,",
         protects="a head says when its stream run began",
         killed_by=(f"{_LAWS}test_a_head_keeps_when_it_was_made[memory]",),
     ),
