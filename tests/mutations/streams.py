@@ -18,6 +18,7 @@ _QUEUE = "adapters/local/signal_queue.py"
 _STORE = "adapters/local/store.py"
 _SEQUENCING = "engine/sequencing.py"
 _DECIDE = "tests/unit/core/test_decide.py::"
+_NUMBERS = "tests/unit/engine/test_batches_left.py::"
 _LAWS = "tests/contract/test_streams.py::"
 _LOGS = "tests/contract/test_snapshots.py::"
 _LINES = "tests/contract/test_signals.py::"
@@ -226,6 +227,24 @@ ROWS = (
         becomes="        if False:\n",
         protects="ten large signals are numbered, in several rows",
         killed_by=(f"{_FUNCTIONS}test_ten_signals_that_are_large_together_become_several_rows",),
+    ),
+    Mutation(
+        id="signals-after-half-a-batch",
+        module=_SEQUENCING,
+        was="        if max(known.values(), default=0) > last:\n",
+        becomes="        if False:\n",
+        protects="no number in the middle of a batch is claimed again",
+        killed_by=(f"{_NUMBERS}test_a_head_comes_to_the_end_of_the_batch_that_was_left[abc]",),
+    ),
+    Mutation(
+        id="signals-to-the-last-batch",
+        module=_SEQUENCING,
+        was="            if len(found) < _BEHIND:\n",
+        becomes="            if True:\n",
+        protects="no number in the middle of a batch is claimed again",
+        killed_by=(
+            f"{_NUMBERS}test_a_head_that_is_far_behind_claims_no_number_in_the_middle_of_a_batch",
+        ),
     ),
 )
 

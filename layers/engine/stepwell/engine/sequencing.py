@@ -31,7 +31,7 @@ from stepwell.core.signals import (
 from stepwell.engine.ports import Ports
 from stepwell.engine.values import owner_of
 
-#: Batches that are read at a time where the head lags.
+#: Signals that are read at a time where the head lags.
 _BEHIND = 10 * BATCH
 #: Bytes that the signals of a row may take, below the 400 KB of an item.
 _LARGEST = 384 * 1024
@@ -86,25 +86,14 @@ class Sequencer:
         for each in signals:
             wanted.setdefault(each.signal_id, each)
         known = await streams.find(key, list(wanted))
-        # Who numbered those that came before may have died before the head said so.
-        last = max([last, *known.values()])
-        left = [each for each in wanted.values() if each.signal_id not in known]
+        told: dict[int, str] = {}
+        left: Sequence[SentSignal] = [s for s in wanted.values() if s.signal_id not in known]
+        if max(known.values(), default=0) > last:
+            # Who numbered them died before the head said so, and maybe before all were remembered.
+            last, left = await self._catch_up(key, last, left, told)
         fresh = len(left)
         oldest = min((each.published_at for each in left), default=0)
-        told: dict[int, str] = {}
-        while left:
-            batch = _batch(last + 1, _fitting(left))
-            if await streams.append(key, batch):
-                told |= {number: signal.type for number, signal in batch.numbered()}
-                await self._remember(key, batch.numbered())
-                last, left = batch.last, left[len(batch.signals) :]
-            else:
-                found = await streams.read(key, after=last, limit=_BEHIND)
-                await self._remember(key, found)
-                told |= {number: signal.type for number, signal in found}
-                standing = {signal.signal_id for _, signal in found}
-                left = [each for each in left if each.signal_id not in standing]
-                last = max([last, *(number for number, _ in found)])
+        last = await self._number(key, last, left, told)
         now = self._ports.clock.now()
         if head is None or last > head.last:
             await self._move_head(key, head, last, told)
@@ -153,6 +142,37 @@ class Sequencer:
             return True
         step = self._step_of(f"{row.key.stream}/{row.step}")
         return step is not None and not types.isdisjoint(step.signals)
+
+    async def _number(
+        self, key: StreamKey, last: int, left: Sequence[SentSignal], told: dict[int, str]
+    ) -> int:
+        """Number signals behind the last one. The last number then; `told` gets what is new."""
+        while left:
+            batch = _batch(last + 1, _fitting(left))
+            if await self._ports.streams.append(key, batch):
+                told |= {number: signal.type for number, signal in batch.numbered()}
+                await self._remember(key, batch.numbered())
+                last, left = batch.last, left[len(batch.signals) :]
+            else:
+                last, left = await self._catch_up(key, last, left, told)
+        return last
+
+    async def _catch_up(
+        self, key: StreamKey, last: int, left: Sequence[SentSignal], told: dict[int, str]
+    ) -> tuple[int, Sequence[SentSignal]]:
+        """The last number that stands, and what is left to be numbered. `told` gets what is behind.
+
+        Up to the end of the last batch: in the middle of one, a number would be claimed twice.
+        """
+        while True:
+            found = await self._ports.streams.read(key, after=last, limit=_BEHIND)
+            await self._remember(key, found)
+            told |= {number: signal.type for number, signal in found}
+            standing = {signal.signal_id for _, signal in found}
+            left = [each for each in left if each.signal_id not in standing]
+            last += len(found)
+            if len(found) < _BEHIND:
+                return last, left
 
     async def _erase_late(self, key: StreamKey) -> None:
         """Delete what came to a stream run that was deleted meanwhile: nobody would any more."""
