@@ -33,8 +33,8 @@ MUTATIONS = (
     Mutation(
         id="retry-asks-anew",
         module="core/state.py",
-        was="            lives.open_again(hook.id, hook.step)\n            redo.add(hook.id)\n",
-        becomes="            redo.add(hook.id)\n",
+        was="                lives.open_again(hook.id, hook.step)\n                redo.add(hook.id)\n",
+        becomes="                redo.add(hook.id)\n",
         protects="a hook whose row is decided is opened under another id",
         killed_by=(f"{_LIVES}test_an_answer_stays_and_a_closed_hook_is_asked_anew",),
     ),
@@ -137,7 +137,7 @@ MUTATIONS = (
     Mutation(
         id="retry-makes-all-items-anew",
         module="core/state.py",
-        was="            redo.update(_forget_items(state, each))\n",
+        was="                redo.update(_forget_items(self, each))\n",
         becomes="",
         protects="a retried map does not count an item twice, and end without another one",
         killed_by=(f"{_INTERRUPTED}[map asks elsewhere-_cut]",),

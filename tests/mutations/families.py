@@ -126,7 +126,7 @@ MUTATIONS = (
     Mutation(
         id="report-to-nobody",
         module=_READINESS,
-        was="    if header is None and isinstance(message, ChildReported):\n",
+        was="    if header is None and isinstance(message, ChildReported | ChildNoted):\n",
         becomes="    if False:\n",
         protects="a report to a parent that was deleted is done with",
         killed_by=(f"{_CHILD}test_a_report_to_a_parent_that_is_not_there_is_done_with",),

@@ -28,7 +28,7 @@ MUTATIONS = (
     Mutation(
         id="called-off-then-read",
         module="engine/dispatch.py",
-        was="    turn.rows.update({row.hook_id: row for row in rows.hooks})\n",
+        was="    turn.take_rows(rows.hooks)\n",
         becomes="",
         protects="whoever calls an attempt off knows of the hooks that it has opened",
         killed_by=(
@@ -73,7 +73,7 @@ MUTATIONS = (
     ),
     Mutation(
         id="cancel-holds-steps",
-        module="engine/turn.py",
+        module="engine/passes.py",
         was="loop.time() < stop_at and not performer.cancelled",
         becomes="loop.time() < stop_at",
         protects="a turn that has seen a cancel begins no more steps",
