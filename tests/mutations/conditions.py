@@ -19,6 +19,7 @@ from tests.mutations import (
     remarks,
     steps,
     streams,
+    subscriptions,
     sweeping,
 )
 
@@ -39,6 +40,7 @@ MUTATIONS = (
     *remarks.REMARKS,
     *steps.STEPS,
     *streams.MUTATIONS,
+    *subscriptions.SUBSCRIPTIONS,
     *sweeping.MUTATIONS,
 )
 BY_ID = {mutation.id: mutation for mutation in MUTATIONS}

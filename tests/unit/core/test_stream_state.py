@@ -179,6 +179,14 @@ def test_what_is_redriven_is_taken_again_and_moves_no_cursor() -> None:
     assert (done.cursor, done.ahead, done.handled) == (2, (), 2)
 
 
+def test_what_was_parked_ahead_of_held_ones_settles_none_of_them_when_it_is_redriven() -> None:
+    asked = e.SignalRedriven(at=3, sequence=4, request_id="q")
+    suspended = handled(1, "suspended", reason="why", resume=("b",))
+    events = (*BEGUN, taken(1), suspended, taken(4, held_from=2), parked(4), asked)
+    found = known(*events, taken(4, redriven=True), handled(4))
+    assert (found.cursor, found.ahead) == (1, (4,))
+
+
 def test_a_redriven_one_that_is_parked_again_is_kept_once() -> None:
     asked = e.SignalRedriven(at=3, sequence=1, request_id="q")
     found = known(*BEGUN, taken(1), parked(1), asked, taken(1, redriven=True), parked(1))
