@@ -107,7 +107,7 @@ class Streams:
                 model=MendAccepted,
                 status=202,
                 body=json_body(MendRequest, required=True),
-                problems=("subscription_not_found", "signal_not_parked", *BODIES),
+                problems=("subscription_not_found", "signal_not_parked", "run_ended", *BODIES),
             ),
         )
 

@@ -200,7 +200,7 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
     first. No `except` or `finally` can keep the run from it.
 
     Raises `TypeError` or `PayloadError` on arguments that do not fit, `UsageError` outside a
-    workflow.
+    workflow, and in the body of a stream and its steps, which go on by themselves.
     """
     _run_here("continue_as_new").continue_as_new(args, kwargs)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from stepwell.core.signals import SignalDraft, stream_key
+from stepwell.core.signals import SentSignal, SignalDraft, StreamKey, stream_key
 from stepwell.core.subscription import ParkedSignal
 from stepwell.engine.streaming import Streaming, StreamStanding
 from stepwell.errors import DurationLike
@@ -81,10 +81,7 @@ class StreamCalls:
             for each in signals
         ]
         sent = await self._streaming.send(drafts, None)
-        return tuple(
-            shown_signal(draft.key, each, texts={each.payload: draft.payload})
-            for draft, each in zip(drafts, sent, strict=True)
-        )
+        return tuple(_shown(draft, each) for draft, each in zip(drafts, sent, strict=True))
 
     async def schedule_signal(
         self,
@@ -113,10 +110,7 @@ class StreamCalls:
     ) -> Signal:
         """As `emit` and `schedule_signal`, of a signal that was drafted."""
         (sent,) = await self._streaming.send([draft], when)
-        texts = {sent.payload: draft.payload}
-        if sent.metadata is not None and draft.metadata is not None:
-            texts[sent.metadata] = draft.metadata
-        return shown_signal(draft.key, sent, texts=texts)
+        return _shown(draft, sent)
 
     async def cancel_signal(
         self, stream: StreamLike, signal_id: str, *, stream_run_id: str | None = None
@@ -159,8 +153,7 @@ class StreamCalls:
     async def parked_signals(
         self, stream: StreamLike, step: str, *, stream_run_id: str | None = None
     ) -> tuple[ParkedSignal, ...]:
-        """Signals that a step could not handle, oldest first. Raises
-        `SubscriptionNotFound`."""
+        """Signals that a step could not handle, oldest first. Raises `SubscriptionNotFound`."""
         return await self._streaming.parked(_key(stream, stream_run_id), step)
 
     async def redrive_signal(
@@ -174,7 +167,7 @@ class StreamCalls:
     ) -> None:
         """Have a parked signal handled again, from its beginning.
 
-        Raises `SubscriptionNotFound`, `SignalNotParked`.
+        Raises `SubscriptionNotFound`, `SignalNotParked`, and `RunEnded` when the step has ended.
         """
         await self.mend_signal(
             stream, step, sequence, "redrive", stream_run_id=stream_run_id, actor=actor
@@ -189,7 +182,7 @@ class StreamCalls:
         stream_run_id: str | None = None,
         actor: str | None = None,
     ) -> None:
-        """Give a parked signal up for good. Raises `SubscriptionNotFound`, `SignalNotParked`."""
+        """Give a parked signal up for good. Raises as `redrive_signal` does."""
         await self.mend_signal(
             stream, step, sequence, "discard", stream_run_id=stream_run_id, actor=actor
         )
@@ -209,6 +202,12 @@ class StreamCalls:
         await self._streaming.mend(key, step, sequence, action, actor)
 
 
-def _key(stream: StreamLike, stream_run_id: str | None) -> Any:
+def _shown(draft: SignalDraft, sent: SentSignal) -> Signal:
+    """A signal that was sent, with its values as they were drafted."""
+    whole = replace(sent, payload=draft.payload, metadata=draft.metadata)
+    return shown_signal(draft.key, whole)
+
+
+def _key(stream: StreamLike, stream_run_id: str | None) -> StreamKey:
     stream_id = stream.stream_id if isinstance(stream, StreamWorkflow) else stream
     return stream_key(stream_id, stream_run_id)

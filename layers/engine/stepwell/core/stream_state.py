@@ -179,6 +179,8 @@ def signal_handled(state: Folded, event: s.SignalHandled) -> None:
         known = replace(known, cursor=cursor, ahead=ahead)
         cursor, ahead = known.settled(number, cursor + 1)
     suspended = event.status == "suspended"
+    # What was held may be just what it waits for from here on.
+    same = suspended and known.status == "suspended" and event.resume == known.resume
     state.subscription = replace(
         known,
         current=None,
@@ -187,7 +189,7 @@ def signal_handled(state: Folded, event: s.SignalHandled) -> None:
         status=event.status,
         reason=event.reason,
         resume=event.resume if suspended else None,
-        held=known.held if suspended else 0,
+        held=known.held if same else 0,
         checkpoint=known.checkpoint if event.checkpoint is None else event.checkpoint,
         result=known.result if event.result is None else event.result,
         handled=known.handled + (current.signal is not None) + len(event.acknowledged or ()),

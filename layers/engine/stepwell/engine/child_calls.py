@@ -273,6 +273,11 @@ class ChildCalls(Asking):
         """End the pass: the run goes on as a new one. Unless it was cancelled: then it is told."""
         if self._over:
             raise Suspended
+        if self.stream_run is not None:
+            raise UsageError(
+                "continue_as_new: a stream run and its steps keep their names and go on by "
+                "themselves; keep what has to go on with save_checkpoint"
+            )
         arguments = self._workflow.arguments
         text, input_digest = arguments.encode(args, kwargs), arguments.digest(args, kwargs)
         cancel = self._state.cancel

@@ -38,7 +38,7 @@ class Left:
 def left_by(effects: Effects, known: Subscription) -> Left:
     """What effects come to: the strongest counts. A signal that was passed changes nothing."""
     if effects.cancelled:
-        return Left("cancelled", effects.reason)
+        return Left("cancelled", effects.cancel_reason)
     if effects.terminated:
         return Left("terminated")
     if effects.suspended:

@@ -136,6 +136,7 @@ class Operating:
         header = found_run(await self._ports.store.get_header(run_id), run_id)
         if not header.status.terminal:
             raise RunNotEnded(run_id)
+        _refuse_subscription(header)
         if header.status not in (RunStatus.FAILED, RunStatus.CANCELLED):
             raise NotRetryable(run_id, header.status.value)
         message = RetryRun(
@@ -156,11 +157,7 @@ class Operating:
             raise RunNotFound(run_id)
         if not header.status.terminal:
             raise RunNotEnded(run_id)
-        if is_subscription(run_id) and header.parent is not None:
-            raise UsageError(
-                f"run {run_id!r} is a subscription: it goes with its stream run, "
-                f"which is run {header.parent.run_id!r}"
-            )
+        _refuse_subscription(header)
         await self._ports.queue.send(
             DeleteRun(
                 run_id=run_id,
@@ -177,6 +174,15 @@ class Operating:
         await self._ports.queue.send(Wake(run_id=run_id, cause=self._ports.ids.new_id()))
         # Second: should it fail again, the note about it is the last word on the header.
         await send_kept(self._ports, header.note)
+
+
+def _refuse_subscription(header: RunHeader) -> None:
+    """Raise `UsageError` for a run that is not begun anew, and not deleted, by itself."""
+    if is_subscription(header.run_id) and header.parent is not None:
+        raise UsageError(
+            f"run {header.run_id!r} is a subscription: it goes with its stream run, "
+            f"which is run {header.parent.run_id!r}"
+        )
 
 
 async def ask_retry(ports: Ports, message: RetryRun) -> None:

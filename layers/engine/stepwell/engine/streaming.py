@@ -28,6 +28,7 @@ from stepwell.engine.ports import Ports
 from stepwell.engine.values import Values
 from stepwell.errors import (
     DurationLike,
+    RunEnded,
     SignalNotParked,
     SignalRejected,
     StreamEnded,
@@ -228,7 +229,10 @@ class Streaming:
 
     async def parked(self, key: StreamKey, step: str) -> tuple[ParkedSignal, ...]:
         """The parked signals of a subscription."""
-        rows = await self._ports.store.load(await self._run_of(key, step))
+        return await self._parked((await self._header_of(key, step)).run_id)
+
+    async def _parked(self, run_id: str) -> tuple[ParkedSignal, ...]:
+        rows = await self._ports.store.load(run_id)
         known = fold_commits(rows.commits).subscription
         return () if known is None else known.parked
 
@@ -242,11 +246,14 @@ class Streaming:
     ) -> None:
         """Have a parked signal handled again, or give it up."""
         check_note("actor", actor)
-        if sequence not in {each.sequence for each in await self.parked(key, step)}:
+        header = await self._header_of(key, step)
+        if header.status.terminal:
+            raise RunEnded(header.run_id, header.status, "it takes no signals any more")
+        if sequence not in {each.sequence for each in await self._parked(header.run_id)}:
             raise SignalNotParked(*key, step, sequence)
         await self._ports.queue.send(
             MendSignal(
-                run_id=await self._run_of(key, step),
+                run_id=header.run_id,
                 request_id=self._ports.ids.new_id(),
                 sequence=sequence,
                 action=action,
@@ -254,11 +261,11 @@ class Streaming:
             )
         )
 
-    async def _run_of(self, key: StreamKey, step: str) -> str:
+    async def _header_of(self, key: StreamKey, step: str) -> RunHeader:
         for row in await self._ports.streams.subscriptions(key):
             if row.step == step:
                 header = await self._ports.store.get_header(row.run_id)
-                return found_run(header, row.run_id).run_id
+                return found_run(header, row.run_id)
         raise SubscriptionNotFound(*key, step)
 
 

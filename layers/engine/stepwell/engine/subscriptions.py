@@ -28,7 +28,6 @@ from stepwell.engine import children, noting, settle
 from stepwell.engine.endings import (
     Blocked,
     Cancelled,
-    Continues,
     Outcome,
     Parked,
     Raised,
@@ -114,7 +113,8 @@ class _Subscriber:
             if current is None:
                 end = await self._take()
             elif (due := turn.state.retry_due) is not None and not turn.due(due):
-                end = await self._wait()
+                cancelled = turn.state.cancel is not None  # its code is not at work
+                end = await (self._finish(Cancelled()) if cancelled else self._wait())
             else:
                 earlier = log[current.number - first :] if current.number >= first else ()
                 end = await self._handle(current, self._slice(current, earlier))
@@ -366,14 +366,12 @@ class _Subscriber:
 
 def _refused(outcome: Outcome) -> Raised:
     """What the code raised, or why it cannot end as it did."""
-    if isinstance(outcome, Raised):
-        return outcome
     if isinstance(outcome, Parked):
-        error = UsageError("a stream step waits with suspend(reason), it does not raise Suspend")
-    else:
-        assert isinstance(outcome, Continues)
-        error = UsageError("a stream step goes on by itself: it needs no continue_as_new")
-    return Raised(error)
+        return Raised(
+            UsageError("a stream step waits with suspend(reason), it does not raise Suspend")
+        )
+    assert isinstance(outcome, Raised)
+    return outcome
 
 
 def _taken(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
-from stepwell.core.events import Event, InboxPolled, MapEnded, SignalTaken
+from stepwell.core.events import Event, InboxPolled, MapEnded, SignalEmitted, SignalTaken
 from stepwell.core.map_outcomes import references_in
 from stepwell.core.payload import Sizes, blob_hash, check_size, pack, unpack
 from stepwell.core.records import (
@@ -107,6 +107,8 @@ def payloads_of(
     """Every value that a replay of these rows may need, with those of the inbox."""
     found: list[Payload] = [] if header is None else [header.input]
     for event in events:
+        if isinstance(event, SignalEmitted):
+            continue  # it belongs to the stream run, and may have gone with that
         value = getattr(event, "result", None) or getattr(event, "payload", None)
         if value is not None:
             found.append(value)

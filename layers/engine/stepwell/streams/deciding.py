@@ -54,7 +54,7 @@ class StreamStepContext:
         """End the subscription as cancelled."""
         check_note("reason", reason)
         self._handling.effects.cancelled = True
-        self._handling.effects.reason = reason
+        self._handling.effects.cancel_reason = reason
         return _DONE
 
 

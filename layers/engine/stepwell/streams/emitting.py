@@ -45,7 +45,7 @@ def emit(
         stream,
         signal_type,
         payload,
-        stream_run_id=stream_run_id or _current(),
+        stream_run_id=_current() if stream_run_id is None else stream_run_id,
         metadata=metadata,
         idempotency_key=idempotency_key,
     )
@@ -76,7 +76,7 @@ def schedule_signal(
         stream,
         signal_type,
         payload,
-        stream_run_id=stream_run_id or _current(),
+        stream_run_id=_current() if stream_run_id is None else stream_run_id,
         metadata=metadata,
         idempotency_key=idempotency_key,
     )

@@ -30,7 +30,8 @@ _POLLED = 100
 class Effects:
     """What one handling has asked for, so far: values as JSON, None for what was not said.
 
-    `resumed` is what `on_signal` asks for, `called` that the lifecycle was called.
+    `resumed` is what `on_signal` asks for, `called` that the lifecycle was called. `reason` is that
+    of a suspension, `cancel_reason` that of a cancel.
     """
 
     checkpoint: str | None = None
@@ -41,6 +42,7 @@ class Effects:
     resumed: bool = False
     called: bool = False
     reason: str | None = None
+    cancel_reason: str | None = None
     resume: tuple[str, ...] | None = None
     acknowledged: list[int] = field(default_factory=list)
 
