@@ -117,12 +117,9 @@ class Sequencer:
     async def _move_head(
         self, key: StreamKey, head: StreamHead | None, last: int, told: Mapping[int, str]
     ) -> None:
-        """Note that a stream run has come to a number; `told` are types by number, as known."""
+        """Note that a stream run has come to a number; `told` are the types of all up to there."""
         now, before = self._ports.clock.now(), 0 if head is None else head.last
-        types = [told[number] for number in range(before + 1, last + 1) if number in told]
-        if len(types) < last - before:
-            found = await self._ports.streams.read(key, after=before, limit=last - before)
-            types = [signal.type for _, signal in found]
+        types = [told[number] for number in range(before + 1, last + 1)]
         await self._ports.streams.move_head(
             StreamHead(
                 key=key,
