@@ -8,16 +8,21 @@ import pytest
 
 from stepwell import (
     RetryPolicy,
+    StreamWorkflow,
+    StreamWorkflowResult,
     get_checkpoint,
     get_current_signal,
     hook,
+    run_stream_workflow,
     save_checkpoint,
     set_result,
     stream_step,
     stream_workflow,
     suspend,
     terminate,
+    workflow,
 )
+from stepwell.authoring.registry import registry
 from stepwell.client import RunHandle
 from stepwell.core.messages import Wake
 from stepwell.core.records import RunStatus
@@ -170,3 +175,47 @@ def test_a_retry_that_dies_anywhere_is_gone_on_with() -> None:
                 assert call > 10
                 return
     raise AssertionError("there is no end of calls")
+
+
+def test_a_retried_parent_has_its_stream_run_retried() -> None:
+    for call in range(80):
+        with Environment() as env:
+            TUNED.clear()
+            seen: Seen = []
+            run = festival(env, seen)
+            [question] = env.hooks()
+            env.resume_hook(question.token, {})
+            assert env.get(run).status is RunStatus.FAILED
+            TUNED.append("mended")
+            env.wait_for(env.client.retry(run.id))
+            env.crash_at(call or 10**9, "after")
+            env.advance("1m")
+            crashed = env.crashes
+            assert not env.get(run).status.terminal, f"crashed at call {call}"
+            send(env, "choir", "over", stream_run_id="f")
+            env.advance("1m")
+            assert env.result(run).get_result("listen") == [1, 2]
+            assert seen == ["start", 1, 2], f"crashed at call {call}"
+            if call and not crashed:
+                assert call > 20
+                return
+    raise AssertionError("there is no end of calls")
+
+
+def festival(env: Environment, seen: Seen) -> RunHandle[Any]:
+    """A workflow that waits for a stream run whose body fails."""
+    choir(env, seen)
+    seen.clear()
+    found = registry.workflow("choir")
+    assert found is not None
+
+    @workflow(name="streams.festival")
+    async def whole() -> StreamWorkflowResult:
+        return await run_stream_workflow(StreamWorkflow(found, found.function), stream_run_id="f")
+
+    for each in env.hooks():
+        env.resume_hook(each.token, {})
+    run = env.start(whole)
+    env.run_until_idle()
+    send(env, "choir", "note", stream_run_id="f")
+    return run

@@ -386,7 +386,8 @@ class ChildStarted:
     """A child is to run: from this event alone, whoever sends for it.
 
     `on_parent_close` None: it is cancelled with its parent. `context` is what it begins with,
-    `guards` are those of its steps.
+    `guards` are those of its steps. With `after`, its run is there and ended so with this event: a
+    stream run is the same one also when its parent is retried, and is retried with it.
     """
 
     at: Millis
@@ -400,6 +401,7 @@ class ChildStarted:
     stream_run: str | None = None
     context: Payload | None = None
     guards: Guards | None = None
+    after: int | None = None
     type: Literal["ChildStarted"] = "ChildStarted"
 
 

@@ -118,7 +118,7 @@ class ChildState:
     `run_id` is the run that was started, `ending` how it ended, None while it is open. `input` and
     `context` are what it begins with, until it has ended; `guards` those that its start gave it.
     `stream_run` is the stream run that it is to be. `waits_for` is what it said last that it waits
-    for, with its event `told`.
+    for, with its event `told`. An end of it up to its event `after` is one of before.
     """
 
     id: str
@@ -138,6 +138,7 @@ class ChildState:
     stream_run: str | None = None
     told: int = 0
     waits_for: str | None = None
+    after: int = 0
 
     @property
     def open(self) -> bool:

@@ -444,6 +444,7 @@ def _child_started(state: RunState, event: e.ChildStarted) -> None:
     child.guards = event.guards
     child.on_parent_close = event.on_parent_close or "cancel"
     child.stream_run = event.stream_run
+    child.after = event.after or 0
 
 
 def _child_cancel_requested(state: RunState, event: e.ChildCancelRequested) -> None:

@@ -16,13 +16,15 @@ from stepwell.core import events as e
 from stepwell.core.commands import CancelChild, StartChild
 from stepwell.core.failure import describe
 from stepwell.core.ids import derived_seed
-from stepwell.core.messages import CancelRun, ChildReported, Message, StartRun
+from stepwell.core.messages import CancelRun, ChildReported, Message, RetryRun, StartRun
 from stepwell.core.parts import ChildState
 from stepwell.core.records import ChildEnding, Parent, Payload, RunHeader, RunStatus
 from stepwell.core.signals import run_id_of_child
 from stepwell.engine.catalogue import Catalogue
 from stepwell.engine.headers import last_link, start_from_turn
+from stepwell.engine.ports import TransientError
 from stepwell.engine.replay import Replay
+from stepwell.engine.retrying import ask_retry
 from stepwell.engine.turn_context import TurnContext
 from stepwell.errors import Failure, PayloadError, StartError
 
@@ -30,6 +32,7 @@ T = TypeVar("T")
 #: Children that are started, looked at or cancelled at a time.
 _AT_A_TIME = 16
 _CLOSED = "its parent has ended"
+_RETRYABLE = (RunStatus.FAILED, RunStatus.CANCELLED)
 _ENDINGS: dict[RunStatus, ChildEnding] = {
     RunStatus.COMPLETED: "completed",
     RunStatus.FAILED: "failed",
@@ -42,6 +45,7 @@ class _Prepared(NamedTuple):
 
     version: str
     input: Payload
+    after: int | None = None
 
 
 class Children:
@@ -104,6 +108,7 @@ class Children:
             digest=command.digest,
             version=prepared.version,
             input=prepared.input,
+            after=prepared.after,
             on_parent_close=None if options.on_parent_close == "cancel" else "abandon",
             stream_run=stream_run,
             context=options.context,
@@ -131,9 +136,25 @@ async def _prepare(turn: TurnContext, command: StartChild) -> _Prepared | Failur
         if version is None:
             start = await Catalogue(turn.ports).check_text(child.name, text)
             version, text = start.version, start.text
-        return _Prepared(version, await turn.values.put(text, f"input of child {child.name!r}"))
+        kept = await turn.values.put(text, f"input of child {child.name!r}")
+        return _Prepared(version, kept, await _ended_before(turn, command))
     except (StartError, PayloadError) as error:
         return describe(error)
+
+
+async def _ended_before(turn: TurnContext, command: StartChild) -> int | None:
+    """With which event the run of a child has ended that is to be retried with its parent."""
+    name, stream_run = command.child.name, command.child.stream_run
+    generation = turn.state.lives.child_generation(command.id)
+    if stream_run is None or generation == 1:
+        return None
+    run_id = run_id_of_child(turn.run_id, command.id, generation, name, stream_run)
+    header = await turn.ports.store.get_header(run_id)
+    if header is None or header.parent != _link_of(turn, command.id):
+        return None
+    if not header.status.terminal and header.cancel_requested:
+        raise TransientError(f"run {run_id!r} is being cancelled, and is to be retried then")
+    return header.last_event if header.status in _RETRYABLE else None
 
 
 def _depth(turn: TurnContext) -> int:
@@ -159,6 +180,14 @@ def _refused(turn: TurnContext, child: ChildState) -> e.ChildEnded:
 
 
 async def _start(turn: TurnContext, child: ChildState) -> RunHeader:
+    if child.after:
+        request = f"{turn.run_id}/{child.id}/{child.order}"
+        retry = RetryRun(run_id=child.run_id, request_id=request, after=child.after)
+        await turn.ports.queue.send(retry)
+        await ask_retry(turn.ports, retry)
+        header = await turn.ports.store.get_header(child.run_id)
+        if header is not None:
+            return header
     message = StartRun(
         run_id=child.run_id,
         workflow=child.name,
@@ -177,7 +206,11 @@ async def _start(turn: TurnContext, child: ChildState) -> RunHeader:
 
 
 def _link(turn: TurnContext, child: ChildState) -> Parent:
-    return Parent(run_id=turn.run_id, child=child.id, depth=_depth(turn))
+    return _link_of(turn, child.id)
+
+
+def _link_of(turn: TurnContext, child: str) -> Parent:
+    return Parent(run_id=turn.run_id, child=child, depth=_depth(turn))
 
 
 async def _cancel(turn: TurnContext, child: ChildState, reason: str | None) -> None:
@@ -228,7 +261,7 @@ async def _look_again(turn: TurnContext, child: ChildState) -> e.ChildEnded | No
     ended = await _ending(turn, child, header)
     if ended is not None:
         return ended
-    if header is None or header.last_event == 0:
+    if header is None or header.last_event == child.after:
         await _start(turn, child)
     if child.status == "cancelling":
         await _cancel(turn, child, child.reason)
@@ -252,7 +285,7 @@ async def _ending(
     if _is_taken(turn, child, header):
         return _refused(turn, child)
     ending = _ENDINGS.get(header.status)
-    if ending is None:
+    if ending is None or (child.after and header.last_event <= child.after):
         return None
     return e.ChildEnded(
         at=header.updated_at,

@@ -11,12 +11,12 @@ from dataclasses import replace
 from stepwell.core.ids import check_note
 from stepwell.core.messages import CancelRun, DeleteRun, ResumeRun, RetryRun, Wake
 from stepwell.core.records import Attention, GuardChange, RunHeader, RunStatus
-from stepwell.core.reopening import reopened, request_of
 from stepwell.core.signals import is_subscription
 from stepwell.engine.control import send_kept
 from stepwell.engine.headers import found_run, last_link
 from stepwell.engine.polling import poll
 from stepwell.engine.ports import Ports, TransientError
+from stepwell.engine.retrying import ask_retry
 from stepwell.errors import (
     DurationLike,
     NotRetryable,
@@ -183,12 +183,3 @@ def _refuse_subscription(header: RunHeader) -> None:
             f"run {header.run_id!r} is a subscription: it goes with its stream run, "
             f"which is run {header.parent.run_id!r}"
         )
-
-
-async def ask_retry(ports: Ports, message: RetryRun) -> None:
-    """Reopen the header for a retry, unless the run has gone on already."""
-    header = await ports.store.get_header(message.run_id)
-    if header is None or not header.status.terminal or header.last_event != message.after:
-        return
-    asked = reopened(header, request_of(message), ports.clock.now())
-    await ports.store.update_header(asked, over=header, reopens=True)

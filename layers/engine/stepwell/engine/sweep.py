@@ -32,8 +32,8 @@ from stepwell.core.messages import (
 )
 from stepwell.core.records import Attention, Millis, RunHeader
 from stepwell.engine.headers import header_of
-from stepwell.engine.operating import ask_retry
 from stepwell.engine.ports import Ports, TransientError
+from stepwell.engine.retrying import ask_retry
 
 _LOG = logging.getLogger("stepwell.engine")
 #: How late a wake-up may be without anything being wrong: a scheduler's minute, time in the queues.

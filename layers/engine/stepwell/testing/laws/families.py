@@ -30,7 +30,9 @@ def check_children(events: Sequence[e.Event]) -> None:
         if not isinstance(event, ChildEvent):
             continue
         run_id = getattr(event, "run_id", "")
-        if event.child in retried and run_id and run_id not in runs:
+        # A stream run is the same one in each life of its parent, retried with it.
+        same = isinstance(event, e.ChildStarted) and event.after is not None
+        if event.child in retried and run_id and (same or run_id not in runs):
             del seen[event.child]
             retried.remove(event.child)
         runs.add(run_id)
@@ -119,7 +121,8 @@ def _check_parent(header: RunHeader, found: Mapping[str, RunFacts]) -> None:
         for event in parent.events
         if isinstance(event, e.ChildStarted) and event.child == header.parent.child
     ]
-    started = [each for each in started if each.run_id == first.run_id]
+    # What is started after an end of its own is a stream run that is retried.
+    started = [each for each in started if each.run_id == first.run_id and each.after is None]
     assert len(started) == 1, f"{where}: it was started {len(started)} times"
     begun = (first.workflow, first.input_digest, first.context, first.guards)
     asked = (started[0].name, started[0].digest, started[0].context, started[0].guards)
