@@ -22,7 +22,7 @@ SUBSCRIPTIONS = (
     Mutation(
         id="numbers-known-ids",
         module=_SEQUENCING,
-        was="[each for each in wanted.values() if each.signal_id not in known]",
+        was="[s for s in wanted.values() if s.signal_id not in known]",
         becomes="[*wanted.values()]",
         protects="a signal that comes twice has one number",
         killed_by=(f"{_NUMBERS}test_what_comes_again_has_the_number_that_it_had[again2]",),
@@ -38,8 +38,8 @@ SUBSCRIPTIONS = (
     Mutation(
         id="head-left-behind",
         module=_SEQUENCING,
-        was="        last = max([last, *known.values()])\n",
-        becomes="",
+        was="if max(known.values(), default=0) > last:",
+        becomes="if False:",
         protects="a head that a dead consumer has not moved is moved by the next one",
         killed_by=(f"{_NUMBERS}{_ALONE}[before]",),
     ),
@@ -54,7 +54,7 @@ SUBSCRIPTIONS = (
     Mutation(
         id="numbers-adopted-remembered",
         module=_SEQUENCING,
-        was="                await self._remember(key, found)\n",
+        was="            await self._remember(key, found)\n",
         becomes="",
         protects="what a dead consumer has numbered and not remembered is remembered",
         killed_by=(f"{_NUMBERS}test_whoever_dies_at_any_call_is_made_up_for_by_the_next[before]",),
