@@ -103,6 +103,20 @@ def test_children() -> None:
         assert len(env.wait_for(env.client.chain(watching.id))) == 3
 
 
+def test_streams() -> None:
+    with registry.isolated(), Environment() as env:
+        names = examples("streams.md")
+        run = env.start(names["shift"], "b7")
+        env.run_until_idle()
+        for kind, payload in (("measured", {"celsius": 96}), ("measured", {"celsius": 50})):
+            env.wait_for(env.client.emit("boiler", kind, payload, stream_run_id="b7"))
+        env.run_until_idle()
+        assert [wait.reason for wait in env.get(run).waiting] == ["an engineer has to look"]
+        env.wait_for(env.client.emit("boiler", "engineer.came", stream_run_id="b7"))
+        env.run_until_idle()
+        assert env.result(run) == 96.0
+
+
 def test_scripts(tmp_path: Path) -> None:
     with registry.isolated(), Environment() as env:
         names = examples("scripts.md")

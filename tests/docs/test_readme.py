@@ -25,6 +25,7 @@ def shop(tmp_path: Path) -> Path:
     (tmp_path / "shop.py").write_text(example("quickstart"), encoding="utf-8")
     (tmp_path / "test_shop.py").write_text(example("test"), encoding="utf-8")
     (tmp_path / "desk.py").write_text(example("client"), encoding="utf-8")
+    (tmp_path / "desk_stream.py").write_text(example("stream"), encoding="utf-8")
     return tmp_path
 
 
@@ -75,7 +76,7 @@ def test_the_client_of_the_readme_carries_a_refund_through(shop: Path) -> None:
 def test_a_type_checker_takes_the_examples_of_the_readme(shop: Path, tmp_path: Path) -> None:
     checked = run(
         shop, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"),
-        "shop.py", "desk.py", "test_shop.py", MYPYPATH=str(ROOT / "layers" / "engine"),
+        "shop.py", "desk.py", "desk_stream.py", "test_shop.py", MYPYPATH=str(ROOT / "layers" / "engine"),
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -100,3 +101,20 @@ def test_the_commands_of_the_readme_carry_a_run_to_its_sleep(shop: Path) -> None
     assert history.returncode == 0, history.stderr
     assert "review_refund:1" in history.stdout
     assert "sleep" in history.stdout
+
+
+def test_the_stream_of_the_readme_waits_for_somebody_who_calls(shop: Path) -> None:
+    stepwell = ("-m", "stepwell.cli.main")
+    streams = (*stepwell, "streams")
+    named = ("--input", '{"customer": "Ada"}', "--idempotency-key", "ada")
+    started = run(shop, *stepwell, "run", "desk_stream:complaints", *named)
+    assert "SUSPENDED" in started.stdout, started.stdout + started.stderr
+    for what in ("cold tea", "no tea", "tea"):
+        said = f'{{"what": "{what}"}}'
+        sent = run(shop, *streams, "emit", "complaints", "complained", said, "--run", "ada")
+        assert sent.returncode == 0, sent.stderr
+    worked = run(shop, *stepwell, "worker", "desk_stream", "--until-idle")
+    assert worked.returncode == 0, worked.stderr
+    shown = run(shop, *streams, "show", "complaints", "--run", "ada")
+    assert "suspended" in shown.stdout, shown.stdout + shown.stderr
+    assert "somebody has to call" in shown.stdout
