@@ -229,14 +229,6 @@ ROWS = (
         killed_by=(f"{_FUNCTIONS}test_ten_signals_that_are_large_together_become_several_rows",),
     ),
     Mutation(
-        id="signals-after-half-a-batch",
-        module=_SEQUENCING,
-        was="        if max(known.values(), default=0) > last:\n",
-        becomes="        if False:\n",
-        protects="no number in the middle of a batch is claimed again",
-        killed_by=(f"{_NUMBERS}test_a_head_comes_to_the_end_of_the_batch_that_was_left[abc]",),
-    ),
-    Mutation(
         id="signals-to-the-last-batch",
         module=_SEQUENCING,
         was="            if len(found) < _BEHIND:\n",

@@ -29,9 +29,10 @@ class RunState:
     `entries` the ids of all entries; `requests` the ids of the requests to look again that were
     recorded. `emits` are the signals that were emitted, by id, `polls` the looks at waiting ones.
     Of a subscription, `subscription` is what it has come to, and `snapshot` the number of the event
-    from which its log may be read, 0 for its first. `suspended` is the event with which the
-    workflow suspended itself and that nothing has followed that lets it begin again; `epoch` the
-    number of the last event that did, 0 if none.
+    from which its log may be read, 0 for its first; `kept_from` is that of an earlier one, taken at
+    `kept_from_at`, before which nothing is read any more a day later. `suspended` is the event with
+    which the workflow suspended itself and that nothing has followed that lets it begin again;
+    `epoch` the number of the last event that did, 0 if none.
     """
 
     __slots__ = (
@@ -47,6 +48,8 @@ class RunState:
         "guards",
         "hooks",
         "inbox",
+        "kept_from",
+        "kept_from_at",
         "last",
         "lives",
         "maps",
@@ -55,7 +58,6 @@ class RunState:
         "requests",
         "result",
         "snapshot",
-        "snapshot_at",
         "started",
         "status",
         "steps",
@@ -91,7 +93,8 @@ class RunState:
         self.polls: set[str] = set()
         self.subscription: Subscription | None = None
         self.snapshot = 0
-        self.snapshot_at: Millis = 0
+        self.kept_from = 0
+        self.kept_from_at: Millis = 0
         self.result: Payload | None = None
         self.error: Failure | None = None
 

@@ -25,6 +25,8 @@ from stepwell.errors import Failure
 
 #: Characters of an error that stay with a parked signal; the event of it has all.
 _ERROR_SHOWN = 500
+#: For how long commits of a subscription are kept that no turn reads any more.
+COMMITS_KEPT: Millis = 86_400_000
 #: Requests that are known to have been made; older ones cannot come again.
 _REQUESTS_KEPT = 100
 
@@ -52,7 +54,8 @@ class Folded(Protocol):
     polls: set[str]
     subscription: Subscription | None
     snapshot: int
-    snapshot_at: Millis
+    kept_from: int
+    kept_from_at: Millis
 
     def do_again(self, again: Iterable[str], at: Millis) -> None:
         """Begin anew, with what succeeded."""
@@ -69,6 +72,8 @@ class _Snapshot:
     entries: tuple[str, ...]
     requests: tuple[str, ...] = ()
     guards: Guards | None = None
+    kept_from: int = 0
+    kept_from_at: Millis = 0
 
 
 @cache
@@ -92,6 +97,8 @@ def dump_snapshot(
         entries=tuple(sorted(state.entries)),
         requests=tuple(sorted(state.requests)),
         guards=state.guards,
+        kept_from=state.kept_from,
+        kept_from_at=state.kept_from_at,
     )
     return _snapshots().dump_json(snapshot, exclude_none=True).decode()
 
@@ -273,7 +280,6 @@ def snapshot_taken(state: Folded, event: s.SubscriptionSnapshot) -> None:
     """
     succeeds = state.status is not None and not _of(state, event).begun
     state.snapshot = state.last + 1
-    state.snapshot_at = event.at
     state.volume = 0
     if state.status is None or succeeds:
         held = _snapshots().validate_json(event.state)
@@ -285,6 +291,9 @@ def snapshot_taken(state: Folded, event: s.SubscriptionSnapshot) -> None:
         state.inbox = dict(held.inbox)
         state.entries = set(held.entries)
         state.requests = set(held.requests)
+        state.kept_from, state.kept_from_at = held.kept_from, held.kept_from_at
+    if not state.kept_from or event.at - state.kept_from_at > COMMITS_KEPT:
+        state.kept_from, state.kept_from_at = state.snapshot, event.at
 
 
 def child_waits(state: Folded, event: s.ChildWaits) -> None:

@@ -13,6 +13,7 @@ from stepwell.core.events import Commit, Event, RunStarted, dump_events
 from stepwell.core.records import Millis
 from stepwell.core.signals import is_subscription
 from stepwell.core.state import RunState
+from stepwell.core.stream_state import COMMITS_KEPT
 from stepwell.engine.ports import Clock, Store
 from stepwell.errors import StepwellError
 
@@ -21,8 +22,6 @@ _BATCH_EVENTS = 2_000
 _BATCH_BYTES = 350_000
 
 
-#: For how long commits of a subscription are kept that no turn reads any more.
-COMMITS_KEPT: Millis = 86_400_000
 #: After this no turn that began before may commit: long before what it might meet is gone.
 _OLDEST: Millis = COMMITS_KEPT // 2
 

@@ -42,7 +42,8 @@ class Limits:
 class Settings:
     """What a deployment fixes.
 
-    `look_every` is how often a turn with steps in flight reads the header for a cancel;
+    `look_every` is how often a turn with steps in flight, or of a subscription, reads the header
+    for a cancel;
     `step_grace` how long a cancelled step may take to clean up before it is abandoned;
     `turn_time` after how long a turn starts no more steps and hands over to the next one;
     `notify_retry` how often `on_created` of a workflow's hook is tried; `settle_time` how much of

@@ -21,7 +21,7 @@ from stepwell.core.definitions import StreamStepDefinition
 from stepwell.core.parts import Alarm
 from stepwell.core.records import Millis, Payload
 from stepwell.core.signals import NumberedSignal, StreamKey
-from stepwell.core.stream_state import dump_snapshot
+from stepwell.core.stream_state import COMMITS_KEPT, dump_snapshot
 from stepwell.core.subscription import Handling as UnderWay
 from stepwell.core.subscription import Subscription
 from stepwell.engine import children, noting, settle
@@ -35,7 +35,6 @@ from stepwell.engine.endings import (
     TurnEnd,
 )
 from stepwell.engine.handling import HandlingReplay, handling_replay, left_by, workflow_of
-from stepwell.engine.journal import COMMITS_KEPT
 from stepwell.engine.passes import passed, time_to_stop
 from stepwell.engine.puts import Puts
 from stepwell.engine.succession import inherit
@@ -89,6 +88,7 @@ class _Subscriber:
         self._fraction = fraction
         self._stop_at = time_to_stop(turn)
         self._handled = 0
+        self._look_at = asyncio.get_running_loop().time() + turn.settings.look_every / 1000
         self._waiting = WaitingSignals(turn.ports.streams, self._key, tuple(step.signals))
 
     @property
@@ -149,11 +149,8 @@ class _Subscriber:
             return await self._finish(Returned(await self._end()))
         if turn.state.length >= SNAPSHOT_EVERY:
             await self._snapshot()
-        if self._handled and self._handled % _AT_A_TIME == 0:
-            await turn.journal.flush()
-            await turn.outbox.send()
-            if await self._is_interrupted():
-                return await self._hand_over()
+        if self._is_time_to_look() and await self._is_interrupted():
+            return await self._hand_over()
         event = await self._next()
         if event is None:
             return await self._wait()
@@ -163,9 +160,20 @@ class _Subscriber:
         turn.journal.record(event)
         return None
 
+    def _is_time_to_look(self) -> bool:
+        """Whether what signals came to is to be durable now, and the header looked at."""
+        if not self._handled:
+            return False
+        now = asyncio.get_running_loop().time()
+        return self._handled % _AT_A_TIME == 0 or now >= self._look_at
+
     async def _is_interrupted(self) -> bool:
         """Whether somebody wants the run paused or cancelled, whose message waits."""
-        header = await self._turn.ports.store.get_header(self._turn.run_id)
+        turn = self._turn
+        await turn.journal.flush()
+        await turn.outbox.send()
+        self._look_at = asyncio.get_running_loop().time() + turn.settings.look_every / 1000
+        header = await turn.ports.store.get_header(turn.run_id)
         return header is not None and (header.paused or header.cancel_requested)
 
     async def _next(self) -> e.SignalTaken | None:
@@ -333,12 +341,12 @@ class _Subscriber:
     async def _snapshot(self) -> None:
         """Record all that the subscription has come to, so that its log is read from there."""
         turn = self._turn
-        last, at = turn.state.snapshot, turn.state.snapshot_at
-        now = turn.journal.now()
+        now, before = turn.journal.now(), turn.state.kept_from
+        if now - turn.state.kept_from_at <= COMMITS_KEPT or before > turn.header.snapshot:
+            before = 0  # somebody may read the log from there, or from before that
         await turn.journal.flush()
         turn.journal.record(e.SubscriptionSnapshot(at=now, state=dump_snapshot(turn.state)))
-        if (last and now - at > COMMITS_KEPT) or turn.stale.hooks or turn.stale.steps:
-            before = last if last and now - at > COMMITS_KEPT else 0
+        if before or turn.stale.hooks or turn.stale.steps:
             await turn.ports.store.trim(turn.run_id, before, turn.stale.hooks, turn.stale.steps)
 
     async def _end(self) -> dict[str, Any]:
