@@ -46,7 +46,7 @@ MUTATIONS = (
     Mutation(
         id="child-sent-for-again",
         module=_CHILDREN,
-        was="    if header is None or header.last_event == 0:\n",
+        was="    if header is None or header.last_event == child.after:\n",
         becomes="    if False:\n",
         protects="a child whose start was recorded and not sent is sent for by the next turn",
         killed_by=(
