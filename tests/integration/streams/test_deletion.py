@@ -11,11 +11,15 @@ from stepwell import save_checkpoint as save
 from stepwell.authoring.registry import registry
 from stepwell.client import RunHandle
 from stepwell.core.payload import Sizes
+from stepwell.core.records import RunStatus
+from stepwell.core.retention import Retention
+from stepwell.engine.sweep import Sweep
 from stepwell.errors import ForkRefused, RunDeleted, StreamEnded, UsageError
 from stepwell.testing import Environment
 from tests.integration.streams.given import begin, send, standing, subscription
 
 LARGE = "x" * 500
+DAY = 86_400_000
 _TABLES = ("stream_heads", "signal_batches", "signal_numbers", "subscriptions", "commits", "blobs")
 
 
@@ -137,3 +141,33 @@ def test_subscriptions_that_cannot_end_by_themselves_are_ended_first(
     assert not any(rows(stepwell_env).values())
     with pytest.raises(RunDeleted):
         stepwell_env.wait_for(stepwell_env.client.get(left.run_id))
+
+
+def test_subscriptions_are_kept_for_as_long_as_their_stream_run(stepwell_env: Environment) -> None:
+    object.__setattr__(stepwell_env._settings, "retention", Retention(completed=DAY))
+
+    @stream_workflow
+    async def long() -> None: ...
+
+    for name in ("first", "second"):
+
+        @stream_step(stream=long, signals=[name], name=name)
+        async def ends() -> None:
+            if await get_current_signal() is not None:
+                await terminate()
+
+    def sweep() -> int:
+        expired = Sweep(stepwell_env._local.ports).delete_expired(lambda: 60_000)
+        count = stepwell_env.wait_for(expired)
+        stepwell_env.run_until_idle()
+        return count
+
+    run = begin(stepwell_env, long)
+    send(stepwell_env, "long", "first")
+    stepwell_env.advance("3d")
+    assert sweep() == 0, "its stream run goes on"
+    send(stepwell_env, "long", "second")
+    assert stepwell_env.get(run).status is RunStatus.COMPLETED
+    stepwell_env.advance("25h")
+    assert sweep() == 1
+    assert not any(rows(stepwell_env).values())
