@@ -381,3 +381,30 @@ def test_run_stream_workflow_needs_an_async_workflow_and_a_stream(
 
     stepwell_env.run(no_stream)
     assert errors == ["UsageError", "DefinitionError"]
+
+
+def test_a_parent_shows_a_reason_only_when_none_of_the_steps_waits(
+    stepwell_env: Environment,
+) -> None:
+    @stream_workflow
+    async def pair() -> None: ...
+
+    def declare(name: str) -> None:
+        @stream_step(stream=pair, signals=[f"{name}.stop"], name=name)
+        async def one() -> None:
+            if await get_current_signal() is not None:
+                await suspend(f"{name} stopped")
+
+    declare("left")
+    declare("right")
+
+    @workflow(name="streams.waits_for_pair")
+    async def waits_for_pair() -> None:
+        await run_stream_workflow(pair, stream_run_id="p")
+
+    run = stepwell_env.start(waits_for_pair)
+    stepwell_env.run_until_idle()
+    send(stepwell_env, "pair", "left.stop", stream_run_id="p")
+    assert [wait.reason for wait in stepwell_env.get(run).waiting] == [None]
+    send(stepwell_env, "pair", "right.stop", stream_run_id="p")
+    assert [wait.reason for wait in stepwell_env.get(run).waiting] == ["left stopped"]
