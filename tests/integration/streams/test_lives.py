@@ -172,3 +172,11 @@ def test_a_run_goes_on_whose_signal_went_with_its_stream_run(
     stepwell_env.run_until_idle()
     stepwell_env.advance("1h")
     assert stepwell_env.result(run) == "there"
+
+
+@pytest.mark.parametrize("signal_id", ["", "x" * 300, "\ud800"])
+def test_what_can_be_no_signal_is_not_taken_back(
+    stepwell_env: Environment, stream: Any, signal_id: str
+) -> None:
+    with pytest.raises(DefinitionError, match="signal key"):
+        stepwell_env.wait_for(stepwell_env.client.cancel_signal(stream, signal_id))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
+from stepwell.core.ids import check_key
 from stepwell.core.signals import SentSignal, SignalDraft, StreamKey, stream_key
 from stepwell.core.subscription import ParkedSignal
 from stepwell.engine.streaming import Streaming, StreamStanding
@@ -115,8 +116,12 @@ class StreamCalls:
     async def cancel_signal(
         self, stream: StreamLike, signal_id: str, *, stream_run_id: str | None = None
     ) -> None:
-        """Take a scheduled signal back, unless it is on its way already."""
-        await self._streaming.unschedule(_key(stream, stream_run_id), signal_id)
+        """Take a scheduled signal back, unless it is on its way already.
+
+        Nothing happens if there is none. Raises `DefinitionError` on what can be no id.
+        """
+        key = _key(stream, stream_run_id)
+        await self._streaming.unschedule(key, check_key("signal", signal_id))
 
     async def signals(
         self,
