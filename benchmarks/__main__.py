@@ -17,9 +17,9 @@ from benchmarks.maps import SIZES, bills_of, tables
 from benchmarks.measure import Figure, all_figures
 from benchmarks.memory import Peak, all_peaks
 from benchmarks.signals import SIZES as SIGNALS
-from benchmarks.signals import all_handled
 from benchmarks.signals import bills_of as signal_bills_of
 from benchmarks.signals import tables as signal_tables
+from benchmarks.streams import all_handled
 from stepwell.adapters.aws.handlers.telemetry import logger
 
 

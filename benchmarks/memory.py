@@ -17,11 +17,12 @@ from typing import Any
 
 from benchmarks import workflows
 from benchmarks.measure import engine
+from benchmarks.streams import TOLD, begin, check, stream_of
 
 #: Where Linux tells of a process since it began. What `getrusage` says there has the peak in it of
 #: who started the process.
 _STATUS = Path("/proc/self/status")
-_SIZES = (("map_inline", 1_000), ("map_elsewhere", 1_000))
+_SIZES = (("map_inline", 1_000), ("map_elsewhere", 1_000), ("signals", 10_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,29 @@ def peak_of(flow: str, items: int) -> Peak:
 
 
 def all_peaks(items: list[int]) -> list[Peak]:
-    """The peaks of maps of a thousand items, and of dispatched ones of so many."""
+    """The peaks of maps of a thousand items, of ten thousand signals, and of dispatched maps of so
+    many."""
     return [peak_of(*each) for each in (*_SIZES, *(("map_elsewhere", n) for n in items))]
 
 
+async def _handled(items: int) -> Peak:
+    """Signals to one subscription, all of which wait before the first is handled."""
+    stream = stream_of(1)
+    with engine("sqlite") as local:
+        await begin(local, stream)
+        peaks = []
+        for size in (1, items):
+            for _ in range(size):
+                await local.client.emit(stream, "told", TOLD)
+            await local.run_until_idle()
+            peaks.append(_peak())
+        await check(local, stream, 1 + items)
+    return Peak("signals", items, *peaks)
+
+
 async def _measured(name: str, items: int) -> Peak:
+    if name == "signals":
+        return await _handled(items)
     flow: Any = getattr(workflows, name)
     with engine("sqlite") as local:
         peaks = []
