@@ -163,7 +163,7 @@ MUTATIONS = (
     ),
     Mutation(
         id="timers-of-each-life",
-        module="core/state.py",
+        module="core/waiting.py",
         was="yield Alarm(timer.due, timer.id, self.lives.retried)",
         becomes="yield Alarm(timer.due, timer.id, 0)",
         protects="a timer of the life before does not stand in for one of this, nor take it along",

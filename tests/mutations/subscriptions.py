@@ -155,7 +155,7 @@ SUBSCRIPTIONS = (
     ),
     Mutation(
         id="retry-is-over",
-        module="core/state.py",
+        module="core/waiting.py",
         was="return None if due is None or due <= self.at else due",
         becomes="return due",
         protects="a signal that is tried again can wait for a time",

@@ -11,9 +11,9 @@ import pytest
 from stepwell.core import events as e
 from stepwell.core.lifecycle import CorruptHistory
 from stepwell.core.records import Guards
-from stepwell.core.state import RunState, fold, handling_id, is_of
+from stepwell.core.state import RunState, fold, is_of
 from stepwell.core.stream_state import dump_snapshot
-from stepwell.core.subscription import Subscription
+from stepwell.core.subscription import Subscription, handling_id
 from stepwell.errors import Failure
 
 STARTED = e.RunStarted(at=0, workflow="s/st", version="1", input="{}", seed="x", stream_run="r")

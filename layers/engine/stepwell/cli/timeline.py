@@ -14,7 +14,7 @@ from stepwell.client import Recorded
 from stepwell.core import events as e
 from stepwell.core.durations import format_millis
 from stepwell.core.records import Millis, Payload
-from stepwell.core.state import handling_id
+from stepwell.core.subscription import handling_id
 from stepwell.errors import Failure
 from stepwell.shapes import iso
 

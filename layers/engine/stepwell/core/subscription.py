@@ -26,6 +26,11 @@ SubscriptionStatus = Rest | Literal["running"]
 OnFailure = Literal["skip", "block"]
 
 
+def handling_id(sequence: int) -> str:
+    """The scope in which the code counts that handles a signal, and what its retry waits under."""
+    return f"s{sequence}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handling:
     """The signal under way; number 0 is the start, which has none.

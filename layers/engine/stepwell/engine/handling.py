@@ -11,8 +11,8 @@ from stepwell.core.definitions import StreamStepDefinition, WorkflowDefinition
 from stepwell.core.payload import arguments, codec
 from stepwell.core.records import Payload
 from stepwell.core.signals import NumberedSignal, StreamKey
-from stepwell.core.state import RunState, handling_id
-from stepwell.core.subscription import Rest, Subscription
+from stepwell.core.state import RunState
+from stepwell.core.subscription import Rest, Subscription, handling_id
 from stepwell.engine.replay import Replay
 from stepwell.streams.deciding import caller_of
 from stepwell.streams.lifecycle import Effects, Handling
