@@ -451,3 +451,17 @@ def test_a_stream_run_goes_from_its_start_to_its_result(deployed: Deployed, tall
     header = deployed.header(handle.id)
     assert header.status is RunStatus.COMPLETED
     assert '"adds_up":10' in str(header.result)
+
+
+def test_how_far_a_subscription_is_behind_is_told_when_signals_come(
+    deployed: Deployed, tally: Any
+) -> None:
+    run(deployed.client.with_options(stream_run_id="t1").start(tally, "ann"))
+    deployed.pump()
+    for n in range(2, 5):
+        run(deployed.client.emit("tally", "added", {"n": n}, stream_run_id="t1"))
+        deployed.deliver("signal.fifo")
+    with counted() as metric:
+        for _ in range(3):
+            deployed.deliver("run.fifo", 1)
+    assert metric["SignalLag"] == [1, 0, 0], "the first of three took what all of them told of"

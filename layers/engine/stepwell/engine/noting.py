@@ -99,10 +99,10 @@ def glance(known: Subscription | None, types: tuple[str, ...] = ()) -> Glance | 
     )
 
 
-def has_seen(header: RunHeader, until: int) -> bool:
-    """Whether a subscription has left no signal up to a number to be handled, as its header says.
+def lag(header: RunHeader, until: int) -> int | None:
+    """How many numbers up to this one a subscription has not settled; None of another run.
 
-    The header is written when all that it says is durable.
+    As its header says, which is written when all that it says is durable.
     """
     known = header.subscription
-    return known is not None and known.cursor >= until
+    return None if known is None else max(until - known.cursor, 0)

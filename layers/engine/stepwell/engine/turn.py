@@ -64,7 +64,8 @@ class _Delivered(NamedTuple):
 class Engine:
     """Takes turns. One per process; it holds no data of any run.
 
-    `on_near_limit` is called with the name of a limit in the turn in which a run comes near to it.
+    `on_near_limit` is called with the name of a limit in the turn in which a run comes near to it,
+    `on_lag` with how many numbers a subscription is behind when it is told of signals.
     """
 
     def __init__(
@@ -73,13 +74,16 @@ class Engine:
         settings: Settings,
         registry: Registry,
         fraction: Callable[[], float],
+        *,
         on_near_limit: Callable[[str], object] | None = None,
+        on_lag: Callable[[int], object] | None = None,
     ) -> None:
         self.ports = ports
         self.settings = settings
         self._registry = registry
         self._fraction = fraction
         self._on_near_limit = on_near_limit
+        self._on_lag = on_lag
         self._pool = ThreadPool()
         self._notifiers = ThreadPool()
 
@@ -114,7 +118,10 @@ class Engine:
         if isinstance(message, SignalsArrived) and receive_count == 1:
             # Most come when an earlier turn has handled the signals already.
             known = await self.ports.store.get_header(message.run_id)
-            if known is not None and noting.has_seen(known, message.until):
+            lag = None if known is None else noting.lag(known, message.until)
+            if lag is not None and self._on_lag is not None:
+                self._on_lag(lag)
+            if lag == 0:
                 return TurnEnd.NOTHING
         rows = await self.ports.store.load(message.run_id)
         header = await readiness.found(self.ports, message, rows)

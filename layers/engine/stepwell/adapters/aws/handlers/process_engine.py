@@ -22,7 +22,12 @@ class ProcessEngine:
         settings = self._aws.refresh()
         if self._engine is None:
             self._engine = Engine(
-                self._aws.ports, settings, self._registry, system_fraction, _count_near_limit
+                self._aws.ports,
+                settings,
+                self._registry,
+                system_fraction,
+                on_near_limit=_count_near_limit,
+                on_lag=_tell_lag,
             )
         self._engine.settings = settings
         return self._engine
@@ -35,3 +40,7 @@ class ProcessEngine:
 
 def _count_near_limit(_: str) -> None:
     count("RunsNearLimit")
+
+
+def _tell_lag(lag: int) -> None:
+    count("SignalLag", lag)
