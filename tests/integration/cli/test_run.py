@@ -164,7 +164,7 @@ def test_bad_input_is_refused_and_nothing_is_started(shell: Shell) -> None:
     ("target", "told"),
     [
         ("nowhere:hello", "no module 'nowhere'"),
-        ("app:nothing", "app:approve, app:brief_question"),
+        ("app:nothing", "app:approve, app:boiler, app:brief_question"),
         ("app", "app:hello"),
         ("app.py:hello", "name the module as in an import: app"),
     ],

@@ -28,7 +28,7 @@ def test_what_a_module_defines_is_published_and_can_be_looked_at(shell: Shell) -
     listed = shell("workflows", "list", "--limit", "2", "--json").json
     assert [each["name"] for each in listed["workflows"]] == ["answers_itself", "approve"]
     more = shell("workflows", "list", "--limit", "1", "--cursor", listed["cursor"], "--json").json
-    assert [each["name"] for each in more["workflows"]] == ["brief_question"]
+    assert [each["name"] for each in more["workflows"]] == ["boiler"]
     shown = shell("workflows", "show", "hello", "--json").json
     assert shown.keys() == {
         "name", "version", "description", "digest", "published_at", "input_schema", "result_schema",

@@ -381,3 +381,32 @@ def test_a_payload_that_does_not_fit_is_refused_before_anything_is_sent(
         stepwell_env.wait_for(stepwell_env.client.emit("scales", "weighed", {"grams": "many"}))
     assert errors == [("read_scales", "weighed")] or set(errors) == {("read_scales", "weighed")}
     assert sent(stepwell_env, "scales") == []
+
+
+def test_a_retried_run_sends_what_it_emits_otherwise_and_nothing_twice(
+    stepwell_env: Environment,
+) -> None:
+    told = {"n": 1}
+
+    @step(name="streams.breaks", retry=RetryPolicy(max_attempts=1))
+    async def breaks() -> None:
+        if told["n"] == 1:
+            raise RuntimeError("not yet")
+
+    @workflow(name="streams.emits_again")
+    async def emits_again() -> None:
+        await emit("board", "same", {"n": 0})
+        await emit("board", "mended", dict(told))
+        await breaks()
+
+    run = stepwell_env.start(emits_again)
+    stepwell_env.run_until_idle()
+    told["n"] = 2
+    stepwell_env.retry(run)
+    assert stepwell_env.result(run) is None
+    stepwell_env.advance("1h")
+    assert sent(stepwell_env, "board") == [
+        ("same", {"n": 0}),
+        ("mended", {"n": 1}),
+        ("mended", {"n": 2}),
+    ]

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from stepwell.core import events as e
-from stepwell.core.ids import child_run_id
 from stepwell.core.parts import MapState
 from stepwell.core.records import Fork, Millis, Payload
+from stepwell.core.signals import run_id_of_child
 from stepwell.core.state import RunState, fold
 
 #: What ends a run: a fork does not begin with it.
@@ -127,7 +127,9 @@ def _owned(event: e.Event, number: int, state: RunState, run_id: str) -> e.Event
     if child is None or not child.open or child.order != number:
         return event
     generation = state.lives.child_generation(child.id)
-    return replace(event, run_id=child_run_id(run_id, child.id, generation))
+    return replace(
+        event, run_id=run_id_of_child(run_id, child.id, generation, event.name, event.stream_run)
+    )
 
 
 def _map_of(event: e.Event, state: RunState) -> MapState | None:

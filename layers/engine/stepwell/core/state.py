@@ -156,6 +156,7 @@ class RunState(Waiting):
                 lives.start_again(child.id)
                 redo.add(child.id)
         kept = {*self.steps, *self.maps, *self.timers, *self.hooks, *self.children}
+        kept |= {*self.emits, *self.polls}
         lives.begin(number, redo, kept, (self.at, at))
 
     def _begins_with(self, event: e.Event) -> bool:

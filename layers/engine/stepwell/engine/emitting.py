@@ -38,12 +38,13 @@ class Emitting(Asking):
         command = EmitSignal(identity, draft, due)
         self._ask(command)
         known = self._state.emits.get(identity)
-        if known is None:
+        kept = identity in self._lives.kept  # of an earlier life: mended code may emit another
+        if known is None or (kept and known.digest != draft.digest):
             self.fresh.append(command)
         elif known.digest != draft.digest:
             self._refuse(_told(identity, known.digest), command, _told(identity, draft.digest))
         return SentSignal(
-            signal_id=draft.signal_id(emitted_signal_id(self.run_id, identity)),
+            signal_id=draft.signal_id(emitted_signal_id(self.run_id, f"{identity}:{draft.digest}")),
             type=draft.type,
             payload=draft.payload,
             published_at=self.loop.now,

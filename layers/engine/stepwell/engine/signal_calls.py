@@ -54,12 +54,13 @@ class SignalCalls:
         except PayloadError as error:
             self._replay.outcome = Raised(error)
             return
+        place = f"{command.id}:{draft.digest}"
         event = e.SignalEmitted(
             at=turn.journal.now(),
             emit=command.id,
             stream=draft.key.stream,
             stream_run=draft.key.run,
-            signal_id=draft.signal_id(emitted_signal_id(turn.run_id, command.id)),
+            signal_id=draft.signal_id(emitted_signal_id(turn.run_id, place)),
             signal_type=draft.type,
             payload=payload,
             digest=draft.digest,

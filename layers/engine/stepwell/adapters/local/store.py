@@ -144,7 +144,8 @@ class SqliteStore:
         """Header, log in order, hooks, steps and inbox of a run; every page, as of one moment."""
         with self._database.reading():
             header = self._header(run_id)
-            start = 0 if header is None else header.snapshot - 1  # that commit begins with it
+            snapshot = 0 if header is None else header.snapshot
+            start = snapshot - 1 if snapshot else None  # that commit begins with it
             commits = self._pages(_COMMITS, run_id, start)
             hooks = self._pages(_HOOKS, run_id)
             steps = self._pages(_STEPS, run_id)

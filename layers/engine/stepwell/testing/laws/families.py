@@ -30,8 +30,8 @@ def check_children(events: Sequence[e.Event]) -> None:
         if not isinstance(event, ChildEvent):
             continue
         run_id = getattr(event, "run_id", "")
-        # A stream run is the same one in each life of its parent, retried with it.
-        same = isinstance(event, e.ChildStarted) and event.after is not None
+        # A stream run is the same one in each life of its parent: it has ended well, or is retried.
+        same = isinstance(event, e.ChildStarted) and event.stream_run is not None
         if event.child in retried and run_id and (same or run_id not in runs):
             del seen[event.child]
             retried.remove(event.child)
