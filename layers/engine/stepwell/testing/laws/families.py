@@ -121,8 +121,9 @@ def _check_parent(header: RunHeader, found: Mapping[str, RunFacts]) -> None:
         for event in parent.events
         if isinstance(event, e.ChildStarted) and event.child == header.parent.child
     ]
-    # What is started after an end of its own is a stream run that is retried.
-    started = [each for each in started if each.run_id == first.run_id and each.after is None]
+    started = [each for each in started if each.run_id == first.run_id]
+    if first.stream_run is not None:
+        started = started[:1]  # a stream run is the same one in each life of its parent
     assert len(started) == 1, f"{where}: it was started {len(started)} times"
     begun = (first.workflow, first.input_digest, first.context, first.guards)
     asked = (started[0].name, started[0].digest, started[0].context, started[0].guards)
