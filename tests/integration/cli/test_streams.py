@@ -70,3 +70,12 @@ def test_a_stream_that_nobody_has_started_keeps_its_signals(shell: Shell) -> Non
     assert "nobody has subscribed" in shown.err
     assert shell("streams", "show", "nowhere", "--json").json["status"] is None
     assert shell("streams", "show", "no name").code == 2
+
+
+def test_what_goes_along_with_a_signal_is_an_object(shell: Shell) -> None:
+    for given in ("[1]", '"Ada"', "1"):
+        refused = shell("streams", "emit", "boiler", "measured", "{}", "--metadata", given)
+        assert refused.code == 2
+        assert "--metadata takes an object" in refused.err
+        assert "Traceback" not in refused.err
+    assert "payload is not JSON" in shell("streams", "emit", "boiler", "measured", "hot").err

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from stepwell.cli.failing import BadInput
 from stepwell.cli.load import read_json
 from stepwell.cli.options import AsJson, Command, Group, duration
 from stepwell.cli.render import Output, compact, one_line, short, talk
@@ -59,8 +60,8 @@ def emit(
 ) -> None:
     """Send a signal to a stream run; one that nobody has started keeps it."""
     out = Output(as_json=as_json)
-    value = read_json(payload, "JSON").value
-    extra = read_json(metadata, "--metadata").value
+    value = read_json(payload, "payload").value
+    extra = _metadata(metadata)
     with target.open() as opened:
         client = opened.client
         if after is None:
@@ -90,6 +91,13 @@ def emit(
     where = f"{stream}, run {one_line(signal.stream_run_id or '')}"
     out.line(f"signal {signal.signal_id} {how} to stream {where}")
     suggest_worker(target, "a worker delivers it")
+
+
+def _metadata(given: str) -> dict[str, Any] | None:
+    value = read_json(given, "--metadata").value
+    if value is None or isinstance(value, dict):
+        return value
+    raise BadInput("""--metadata takes an object, such as '{"by": "desk"}'""")
 
 
 @app.command(cls=Command)

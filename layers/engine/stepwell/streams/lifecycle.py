@@ -169,7 +169,8 @@ def poll_inbox(signal_types: Iterable[str] | None = None, *, limit: int = _POLLE
     """The signals that wait behind the current one, oldest first, at most `limit`; await it.
 
     They stay where they are, and are delivered in their turn, unless they are acknowledged. By
-    default of all types that the step takes. Recorded, values and all: the same on every replay.
+    default of all types that the step takes. Their payloads are as they were sent: the models of
+    the step have not read them. Recorded, values and all: the same on every replay.
     Raises `UsageError` outside a stream step, and unless `limit` is from 1 to 100.
     """
     here, run = _here("poll_inbox"), RUN.get()
