@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from stepwell.core import events as e
@@ -54,8 +55,8 @@ class Children:
     def __init__(self, turn: TurnContext, replay: Replay) -> None:
         self._turn = turn
         self._replay = replay
-        #: Stream runs that turned out to be another run's.
-        self._taken: list[e.ChildEnded] = []
+        #: Ends of stream runs that were there already.
+        self._over: list[e.ChildEnded] = []
         #: What is to be done now.
         self.ready: list[StartChild | CancelChild] = []
 
@@ -79,10 +80,11 @@ class Children:
         await _all(self._send(event) for event in recorded)
         for event in recorded:
             self._replay.feed(event)
-        for refused in [each for each in self._taken if each.child in self._replay.pending]:
-            self._turn.journal.record(refused)
-            self._replay.feed(refused)
-        self._taken.clear()
+        over, self._over = self._over, []
+        for each in over:
+            ended = replace(each, at=self._turn.journal.now())
+            self._turn.journal.record(ended)
+            self._replay.feed(ended)
 
     def _event(
         self, command: StartChild | CancelChild, prepared: _Prepared | Failure | None
@@ -119,8 +121,9 @@ class Children:
         child = self._turn.state.children[event.child]
         if isinstance(event, e.ChildStarted):
             standing = await _start(self._turn, child)
-            if _is_taken(self._turn, child, standing):
-                self._taken.append(_refused(self._turn, child))
+            ended = await _found_ended(self._turn, child, standing)
+            if ended is not None:
+                self._over.append(ended)
         elif isinstance(event, e.ChildCancelRequested):
             await _cancel(self._turn, child, child.reason)
 
@@ -165,6 +168,16 @@ def _depth(turn: TurnContext) -> int:
 def _is_taken(turn: TurnContext, child: ChildState, header: RunHeader) -> bool:
     """Whether a child was to own a stream run that another run started."""
     return child.stream_run is not None and header.parent != _link(turn, child)
+
+
+async def _found_ended(
+    turn: TurnContext, child: ChildState, standing: RunHeader
+) -> e.ChildEnded | None:
+    """The end of a stream run that was there already: another run's, or that of an earlier life.
+
+    Nobody will report it again.
+    """
+    return None if child.stream_run is None else await _ending(turn, child, standing)
 
 
 def _refused(turn: TurnContext, child: ChildState) -> e.ChildEnded:
