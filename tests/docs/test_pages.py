@@ -112,9 +112,12 @@ def test_streams() -> None:
             env.wait_for(env.client.emit("boiler", kind, payload, stream_run_id="b7"))
         env.run_until_idle()
         assert [wait.reason for wait in env.get(run).waiting] == ["an engineer has to look"]
-        env.wait_for(env.client.emit("boiler", "engineer.came", stream_run_id="b7"))
+        env.wait_for(names["look_after"](env.client, "b7"))
         env.run_until_idle()
         assert env.result(run) == 96.0
+        env.advance("2h")
+        numbered = env.wait_for(env.client.signals("boiler", stream_run_id="b7"))
+        assert [each.payload.get("celsius") for each in numbered] == [20.0, None, 96, 50, 20, None]
 
 
 def test_scripts(tmp_path: Path) -> None:
