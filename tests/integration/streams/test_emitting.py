@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -12,6 +13,7 @@ from stepwell import (
     emit,
     get_checkpoint,
     get_current_signal,
+    poll_inbox,
     save_checkpoint,
     schedule_signal,
     set_result,
@@ -410,3 +412,31 @@ def test_a_retried_run_sends_what_it_emits_otherwise_and_nothing_twice(
         ("mended", {"n": 1}),
         ("mended", {"n": 2}),
     ]
+
+
+@pytest.mark.parametrize(
+    "word", ["emit", "schedule_signal", "get_checkpoint", "get_current_signal", "poll_inbox"]
+)
+def test_what_is_never_awaited_is_told_with_its_place(stepwell_env: Environment, word: str) -> None:
+    calls: dict[str, Callable[[], Any]] = {
+        "emit": lambda: emit("streams.forgot", "told"),
+        "schedule_signal": lambda: schedule_signal("streams.forgot", "told", delay="1h"),
+        "get_checkpoint": get_checkpoint,
+        "get_current_signal": get_current_signal,
+        "poll_inbox": poll_inbox,
+    }
+
+    @stream_workflow(name="streams.forgot")
+    async def forgot() -> None: ...
+
+    @stream_step(stream=forgot, signals=["told"], retry=RetryPolicy(max_attempts=1))
+    async def forgetful() -> None:
+        calls[word]()
+
+    begin(stepwell_env, forgot)
+    [parked] = stepwell_env.wait_for(
+        stepwell_env.client.parked_signals("streams.forgot", "forgetful")
+    )
+    assert f"{word!r} was called in" in parked.error.message
+    assert f"({__file__}:" in parked.error.message
+    assert f"write await {word}(...)" in parked.error.message

@@ -49,7 +49,11 @@ def emit(
         metadata=metadata,
         idempotency_key=idempotency_key,
     )
-    return _emit(draft)
+    step, run = STEP.get(), RUN.get()
+    if step is None and run is not None:
+        # Composed here, not further in: whoever forgets to await it is told where it was called.
+        return coloured(run, run.compose(_emitted(run, draft, None), "emit"))
+    return _emit_outside(step, draft, None)
 
 
 def schedule_signal(
@@ -80,7 +84,10 @@ def schedule_signal(
         metadata=metadata,
         idempotency_key=idempotency_key,
     )
-    return _emit(draft, when[0])
+    step, run = STEP.get(), RUN.get()
+    if step is None and run is not None:
+        return coloured(run, run.compose(_emitted(run, draft, when[0]), "schedule_signal"))
+    return _emit_outside(step, draft, when[0])
 
 
 def _current() -> str | None:
@@ -135,12 +142,12 @@ def check_registered(draft: SignalDraft) -> None:
             raise SignalRejected(*draft.key, draft.type, step.name, [problem]) from None
 
 
-def _emit(draft: SignalDraft, when: DurationLike | datetime | None = None) -> Any:
-    step, run = STEP.get(), RUN.get()
+def _emit_outside(
+    step: StepContext | None, draft: SignalDraft, when: DurationLike | datetime | None
+) -> Any:
+    """In a step, or in code that is in no run."""
     if step is not None:
         return coloured(step, _emitted(step, draft, when))
-    if run is not None:
-        return coloured(run, run.compose(_emitted(run, draft, when), "emit"))
     client = importlib.import_module(_CLIENT).Client.from_env()
     return client.send_signal(draft, when)
 

@@ -7,7 +7,7 @@ none of it when it raises. Of several, the strongest counts: cancel, terminate, 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -110,8 +110,10 @@ def get_current_signal() -> Any:
 
     Raises `UsageError` outside a stream step.
     """
-    here = _here("get_current_signal")
-    return _given(lambda: here.signal, "get_current_signal")
+    here, run = _here("get_current_signal"), _run()
+    if run.blocking:
+        return here.signal
+    return run.compose(_given(lambda: here.signal), "get_current_signal")
 
 
 def get_checkpoint() -> Any:
@@ -119,8 +121,10 @@ def get_checkpoint() -> Any:
 
     Await it in `async` code. Raises `UsageError` outside a stream step.
     """
-    here = _here("get_checkpoint")
-    return _given(lambda: here.checkpoint, "get_checkpoint")
+    here, run = _here("get_checkpoint"), _run()
+    if run.blocking:
+        return here.checkpoint
+    return run.compose(_given(lambda: here.checkpoint), "get_checkpoint")
 
 
 def save_checkpoint(data: Any) -> Awaitable[None]:
@@ -173,8 +177,7 @@ def poll_inbox(signal_types: Iterable[str] | None = None, *, limit: int = _POLLE
     the step have not read them. Recorded, values and all: the same on every replay.
     Raises `UsageError` outside a stream step, and unless `limit` is from 1 to 100.
     """
-    here, run = _here("poll_inbox"), RUN.get()
-    assert run is not None
+    here, run = _here("poll_inbox"), _run()
     if not 1 <= limit <= _POLLED:
         raise UsageError(f"poll_inbox: limit is from 1 to {_POLLED}, not {limit}")
     wanted = tuple(here.definition.signals if signal_types is None else signal_types)
@@ -209,17 +212,14 @@ def _encoded(value: Any, owner: str) -> Payload:
     return value_codec(value, owner).encode(value)
 
 
-def _given(value: Callable[[], Any], name: str) -> Any:
+def _run() -> RunContext:
     run = RUN.get()
     assert run is not None
-    if run.blocking:
-        return value()
+    return run
 
-    async def give() -> Any:
-        return value()
 
-    primitive: Coroutine[Any, Any, Any] = run.compose(give(), name)
-    return primitive
+async def _given(value: Callable[[], Any]) -> Any:
+    return value()
 
 
 def _here(what: str) -> Handling:
