@@ -84,7 +84,7 @@ def keyed_signal_id(key: StreamKey, idempotency_key: str) -> str:
 
 
 def emitted_signal_id(run_id: str, emit: str) -> str:
-    """The id of a signal that a run emits; the same on every pass and every attempt."""
+    """The id of a signal that a run emits, by where and what: the same on every pass."""
     return _signal_id(f"emit:{run_id}:{emit}")
 
 
