@@ -25,7 +25,7 @@ from stepwell import (
     terminate,
     workflow,
 )
-from stepwell.errors import PayloadError, SignalRejected, UsageError
+from stepwell.errors import PayloadError, SignalRejected, StepFailed, UsageError
 from stepwell.testing import Environment
 from tests.integration.streams.given import begin, post, send, standing
 
@@ -440,3 +440,26 @@ def test_what_is_never_awaited_is_told_with_its_place(stepwell_env: Environment,
     assert f"{word!r} was called in" in parked.error.message
     assert f"({__file__}:" in parked.error.message
     assert f"write await {word}(...)" in parked.error.message
+
+
+def test_a_step_that_never_awaits_is_told_what_it_called(stepwell_env: Environment) -> None:
+    @step(name="streams.forgets", retry=RetryPolicy(max_attempts=1))
+    async def forgets(later: bool) -> None:
+        if later:
+            schedule_signal("streams.never", "told", delay="1h")
+        else:
+            emit("streams.never", "told")
+
+    @workflow(name="streams.forgets_twice")
+    async def flow() -> list[str]:
+        told = []
+        for later in (False, True):
+            try:
+                await forgets(later)
+            except StepFailed as failed:
+                told.append(failed.message)
+        return told
+
+    now, later = stepwell_env.run(flow)
+    assert " emit(...) was called and never awaited" in now
+    assert " schedule_signal(...) was called and never awaited" in later

@@ -147,7 +147,11 @@ def _emit_outside(
 ) -> Any:
     """In a step, or in code that is in no run."""
     if step is not None:
-        return coloured(step, _emitted(step, draft, when))
+        sending = _emitted(step, draft, when)
+        # What a step that forgets to await it is told to have called.
+        word = "emit" if when is None else "schedule_signal"
+        sending.__name__ = word  # type: ignore[attr-defined]
+        return coloured(step, sending)
     client = importlib.import_module(_CLIENT).Client.from_env()
     return client.send_signal(draft, when)
 
