@@ -14,6 +14,7 @@ from stepwell import (
     get_checkpoint,
     get_current_signal,
     poll_inbox,
+    run_stream_workflow,
     save_checkpoint,
     schedule_signal,
     set_result,
@@ -25,7 +26,7 @@ from stepwell import (
     terminate,
     workflow,
 )
-from stepwell.errors import PayloadError, SignalRejected, StepFailed, UsageError
+from stepwell.errors import PayloadError, RunFailed, SignalRejected, StepFailed, UsageError
 from stepwell.testing import Environment
 from tests.integration.streams.given import begin, post, send, standing
 
@@ -463,3 +464,26 @@ def test_a_step_that_never_awaits_is_told_what_it_called(stepwell_env: Environme
     now, later = stepwell_env.run(flow)
     assert " emit(...) was called and never awaited" in now
     assert " schedule_signal(...) was called and never awaited" in later
+
+
+def test_a_stream_run_that_nobody_awaits_fails_its_workflow_by_name(
+    stepwell_env: Environment,
+) -> None:
+    @stream_workflow(name="unawaited")
+    async def unawaited() -> None: ...
+
+    @workflow(name="streams.forgets")
+    async def forgets() -> None:
+        run_stream_workflow(unawaited, stream_run_id="one")
+
+    run = stepwell_env.start(forgets)
+    stepwell_env.run_until_idle()
+    with pytest.raises(RunFailed, match=r"run_stream_workflow.*never awaited"):
+        stepwell_env.result(run)
+    assert standing(stepwell_env, "unawaited", "one").status is None
+
+
+def test_metadata_that_is_no_object_is_refused(stepwell_env: Environment) -> None:
+    for metadata in ([1], "x"):
+        with pytest.raises(UsageError, match="metadata"):
+            post(stepwell_env, "board", "told", metadata=metadata)

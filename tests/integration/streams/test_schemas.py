@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, BeforeValidator, Field
 from typing_extensions import TypedDict
 
-from stepwell import RetryPolicy, get_current_signal, set_result, stream_step, stream_workflow
+from stepwell import (
+    RetryPolicy,
+    acknowledge_inbox_signal,
+    get_current_signal,
+    poll_inbox,
+    set_result,
+    stream_step,
+    stream_workflow,
+)
 from stepwell.core.messages import SignalSent
-from stepwell.core.signals import SentSignal, StreamKey
+from stepwell.core.signals import SentSignal, SignalDraft, StreamKey, stream_key
 from stepwell.errors import SignalRejected
 from stepwell.testing import Environment
 from tests.integration.streams.given import begin, post, send, standing, subscription
@@ -176,3 +185,34 @@ def test_a_result_that_cannot_be_carried_fails_the_call(
         send(stepwell_env, "shop", "free")
     found = subscription(stepwell_env, "shop", "clumsy")
     assert (found.parked, found.blocked_by, called) == (1, 1, [1])
+
+
+def test_a_look_at_waiting_signals_reads_them_by_their_model_and_leaves_out_what_does_not_fit(
+    stepwell_env: Environment,
+) -> None:
+    seen: list[Any] = []
+
+    class Price(BaseModel):
+        amount: Decimal
+
+    @stream_workflow
+    async def prices() -> None: ...
+
+    @stream_step(stream=prices, signals={"price": Price})
+    async def watches() -> None:
+        if await get_current_signal() is None:
+            return
+        for each in await poll_inbox():
+            seen.append(each.payload["amount"])
+            await acknowledge_inbox_signal(each.signal_id)
+
+    run = begin(stepwell_env, prices)
+    key = stream_key("prices", None)
+    for payload in ('{"amount": "1"}', '{"amount": "much"}', '{"amount": "2.50"}'):
+        draft = SignalDraft(key=key, type="price", payload=payload)
+        stepwell_env.wait_for(stepwell_env.client.send_signal(draft))
+    stepwell_env.run_until_idle()
+    assert seen == [Decimal("2.50")]
+    shown = subscription(stepwell_env, "prices", "watches")
+    assert (shown.handled, shown.parked, shown.lag) == (2, 1, 0)
+    assert not stepwell_env.get(run).status.terminal

@@ -93,7 +93,7 @@ def glance(known: Subscription | None, types: tuple[str, ...] = ()) -> Glance | 
         parked=len(known.parked),
         discarded=known.discarded,
         blocked_by=None if blocked is None else blocked.sequence,
-        reason=known.reason,
+        reason=known.reason if known.current is None else None,
         types=types,
         taken=known.taken,
     )

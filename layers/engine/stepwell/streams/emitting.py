@@ -113,6 +113,8 @@ def drafted(
     check_name("signal", signal_type)
     if idempotency_key is not None:
         check_key("signal", idempotency_key)
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise UsageError(f"signal {signal_type!r}: metadata is an object by name, not {metadata!r}")
     owner = f"payload of signal {signal_type!r}"
     payload = {} if payload is None else payload
     text = value_codec(payload, owner).encode(payload)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from stepwell.core.ids import check_note
 from stepwell.core.records import Payload
 from stepwell.core.signals import NumberedSignal, StreamKey
 from stepwell.core.subscription import SubscriptionStatus
-from stepwell.errors import UsageError
+from stepwell.errors import PayloadError, UsageError
 from stepwell.streams.signals import Signal, shown_signal
 
 #: Waiting signals that one look shows at most.
@@ -173,8 +174,8 @@ def poll_inbox(signal_types: Iterable[str] | None = None, *, limit: int = _POLLE
     """The signals that wait behind the current one, oldest first, at most `limit`; await it.
 
     They stay where they are, and are delivered in their turn, unless they are acknowledged. By
-    default of all types that the step takes. Their payloads are as they were sent: the models of
-    the step have not read them. Recorded, values and all: the same on every replay.
+    default of all types that the step takes. Those whose payload does not fit the step's model are
+    left out, to be parked in their turn. Recorded, values and all: the same on every replay.
     Raises `UsageError` outside a stream step, and unless `limit` is from 1 to 100.
     """
     here, run = _here("poll_inbox"), _run()
@@ -188,8 +189,13 @@ async def _polled(
     here: Handling, run: RunContext, types: tuple[str, ...], limit: int
 ) -> list[Signal]:
     found: Sequence[NumberedSignal] = await run.poll_inbox(types, limit)
-    here.polled |= {sent.signal_id: number for number, sent in found}
-    return [shown_signal(here.key, sent, number) for number, sent in found]
+    shown: list[Signal] = []
+    for number, sent in found:
+        schema = here.definition.signals.get(sent.type)
+        with suppress(PayloadError):
+            shown.append(shown_signal(here.key, sent, number, schema=schema))
+            here.polled[sent.signal_id] = number
+    return shown
 
 
 def acknowledge_inbox_signal(signal_id: str) -> Awaitable[None]:

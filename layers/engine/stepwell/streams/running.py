@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from stepwell.authoring.children import ChildHandle
@@ -16,7 +16,7 @@ from stepwell.authoring.context import RUN, STEP, STREAM_RUN, RunContext
 from stepwell.authoring.decorators import Workflow
 from stepwell.authoring.inline_steps import run_inline
 from stepwell.authoring.registry import registry
-from stepwell.core.definitions import ChildDefinition, ChildOptions
+from stepwell.core.definitions import ChildDefinition, ChildOptions, WorkflowDefinition
 from stepwell.core.ids import check_key
 from stepwell.core.payload import codec
 from stepwell.errors import ChildCancelled, UsageError
@@ -69,15 +69,15 @@ async def _end_of(handle: ChildHandle[Any]) -> dict[str, Any]:
     return ended
 
 
-async def run_stream_workflow(
+def run_stream_workflow(
     stream: Workflow[..., Any],
     /,
     *args: Any,
     stream_run_id: str,
     init: Callable[[], Coroutine[Any, Any, Any]] | None = None,
     **kwargs: Any,
-) -> StreamWorkflowResult:
-    """Run a stream run from a workflow, and wait until all its steps have ended.
+) -> Coroutine[Any, Any, StreamWorkflowResult]:
+    """Run a stream run from a workflow, and wait until all its steps have ended; await it.
 
     `init` is called first, in this workflow: what it emits is on the new stream run, and waits for
     its steps. While they wait for a person, this run shows the reason. On replay nothing is
@@ -93,6 +93,17 @@ async def run_stream_workflow(
     definition = stream.definition
     if not definition.stream:
         raise UsageError(f"run_stream_workflow takes a @stream_workflow, not {stream!r}")
+    work = _run_stream(run, definition, stream_run_id, init, (args, kwargs))
+    return run.compose(work, "run_stream_workflow")
+
+
+async def _run_stream(
+    run: RunContext,
+    definition: WorkflowDefinition,
+    stream_run_id: str,
+    init: Callable[[], Coroutine[Any, Any, Any]] | None,
+    arguments: tuple[tuple[Any, ...], Mapping[str, Any]],
+) -> StreamWorkflowResult:
     if init is not None:
         token = STREAM_RUN.set(stream_run_id)
         try:
@@ -108,8 +119,8 @@ async def run_stream_workflow(
     given = definition.arguments
     result: StreamWorkflowResult = await run.child(
         child,
-        given.encode(args, kwargs),
-        given.digest(args, kwargs),
+        given.encode(*arguments),
+        given.digest(*arguments),
         ChildOptions(key=stream_run_id),
         wait=True,
     )
