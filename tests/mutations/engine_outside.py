@@ -269,8 +269,8 @@ ATTEMPTS = (
         id="dispatch-message-after-event",
         module="engine/perform.py",
         within="Performer._start",
-        was="        if (ready or dispatched) and self._turn.journal.needs_flush:\n",
-        becomes="        if ready and self._turn.journal.needs_flush:\n",
+        was="        if ready or dispatched:\n",
+        becomes="        if ready:\n",
         protects="an attempt's message leaves when its StepStarted is durable",
         killed_by=(
             "tests/integration/test_dispatched_steps.py::test_what_led_to_an_attempt_is_durable_before_its_message_leaves",

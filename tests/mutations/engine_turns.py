@@ -444,7 +444,7 @@ EFFECTS = (
     Mutation(
         id="flush-before-steps",
         module=_PERFORM,
-        was="        if (ready or dispatched) and self._turn.journal.needs_flush:\n            await self._turn.journal.flush()\n",
+        was="        if ready or dispatched:\n            await self._settle_before()\n",
         becomes="",
         protects="what led to a step is durable before its body runs",
         killed_by=(f"{_DOUBTS}test_what_led_to_a_step_is_durable_when_its_body_begins",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +26,7 @@ def many(env: Environment, count: int) -> None:
 
 def commits(path: Path, run_id: str) -> list[int]:
     """The first numbers of all commits that are kept of a run."""
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file:
         rows = file.execute("SELECT first FROM commits WHERE run_id = ? ORDER BY first", (run_id,))
         return [first for (first,) in rows]
 

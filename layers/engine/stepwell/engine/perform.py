@@ -321,8 +321,8 @@ class Performer:
             # Where the last delivery of this message may have died in one, all attempts count.
             if self._turn.overtakes or entry.command.step.at_most_once:
                 self._record_start(entry)
-        if (ready or dispatched) and self._turn.journal.needs_flush:
-            await self._turn.journal.flush()
+        if ready or dispatched:
+            await self._settle_before()
         for entry in ready:
             if entry.step_id in self._replay.pending:
                 self._entries[entry.step_id] = entry
@@ -330,6 +330,13 @@ class Performer:
         if dispatched:
             steps = self._turn.state.steps
             await dispatch.send_all(self._turn, [steps[each.id] for each in dispatched])
+
+    async def _settle_before(self) -> None:
+        """Make durable what leads to a step, and send what was emitted before it."""
+        if self._turn.journal.needs_flush:
+            await self._turn.journal.flush()
+        if self._turn.outbox.waits:
+            await self._turn.outbox.send()
 
     def _fits(self, command: RunStep) -> bool:
         """Whether an attempt surely ends before the process does.
